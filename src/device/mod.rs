@@ -1,0 +1,77 @@
+//! Block devices as the rest of the crate sees them: one trait, implemented by real devices
+//! (`linux`), regular files (`file`) and the simulated stick (`sim`). Every fault that tests
+//! inject is a wrapper around a device.
+//!
+//! The seam may misbehave: short transfers and `EINTR` are legal here and made whole in one
+//! place, `full`.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+pub mod facts;
+
+/// Sizes and abilities of a device, found out once when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Bytes; a multiple of `logical_block`.
+    pub size: u64,
+    /// Offsets and lengths of every transfer are multiples of this many bytes.
+    pub logical_block: u32,
+    /// Unit the device works in, in bytes.
+    pub physical_block: u32,
+    /// Whether transfers bypass the page cache (O_DIRECT). If not, writes are O_DSYNC and reads
+    /// come after the cache was dropped.
+    pub direct: bool,
+    /// Discard requests are multiples of this many bytes; 0 = no discard.
+    pub discard_granularity: u64,
+    /// What holds the bytes, in words, and which caches a read-back cannot defeat.
+    pub caches: Caches,
+}
+
+/// Which caches lie between a read and the medium.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// Those that the read-back goes around, and how.
+    pub defeated: Vec<String>,
+    /// Those it cannot go around.
+    pub undefeated: Vec<String>,
+}
+
+/// How blocks are given back or cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// BLKDISCARD: a hint; what reads return afterwards is not defined.
+    Trim,
+    /// BLKSECDISCARD.
+    Secure,
+    /// BLKZEROOUT: zeros afterwards, by an offload or by writing them.
+    Zero,
+}
+
+/// A thing with blocks. Offsets and lengths are multiples of `geometry().logical_block`, buffers
+/// start at a multiple of 4096 (`sys::buffer`). Transfers may be shorter than asked.
+pub trait BlockDevice: Send + Sync + fmt::Debug {
+    /// Sizes and abilities; constant.
+    fn geometry(&self) -> &Geometry;
+    /// Reads at a byte offset; 0 bytes only at the end of the device.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// Writes at a byte offset.
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<usize>;
+    /// Everything written so far is on the medium when this returns.
+    fn flush(&self) -> io::Result<()>;
+    /// Gives back or clears blocks.
+    fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()>;
+    /// Drops what the host caches of this device, so that reads come from the medium.
+    fn invalidate_cache(&self) -> io::Result<()>;
+    /// Whether the device is still the one that was opened: `Err` says what changed.
+    fn check_identity(&self) -> Result<(), String>;
+    /// Whether the device is still there at all; asked after an I/O error.
+    fn present(&self) -> bool;
+    /// Bytes that the kernel counted as read from and written to the device
+    /// (Documentation/block/stat.rst), where it counts.
+    fn kernel_counters(&self) -> Option<(u64, u64)> {
+        None
+    }
+}

@@ -1,0 +1,315 @@
+//! What engines say while they work. Engines emit these typed events and print nothing; screens,
+//! the JSON lines, the per-second log and the record fold them. The serialised form is the
+//! public JSON of `--json` (docs/record.md), so a field is added, never changed.
+//!
+//! Events travel over an unbounded channel to the one thread that owns all observers: a terminal
+//! that is stopped with Ctrl-S never holds up a write. There are a few events a second.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Rate};
+
+/// A step of a job with a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Old dirty pages of the target are written out before anything is measured.
+    Settle,
+    /// The old tables at both ends of the medium are overwritten with zeros.
+    Clear,
+    /// Blocks are given back to the device (TRIM/UNMAP).
+    Discard,
+    /// Blocks are overwritten with zeros by the device (BLKZEROOUT).
+    ZeroOut,
+    /// The image is written, all but what would make the medium look bootable.
+    Write,
+    /// The device is told to empty its write cache.
+    Flush,
+    /// The held first chunk (and the last, where it touches the end) is written and flushed.
+    Release,
+    /// Everything is read back from the medium.
+    Verify,
+    /// Samples are read to see what a discarded device returns.
+    Sample,
+}
+
+impl Phase {
+    /// One word, for tables and progress lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Settle => "settle",
+            Self::Clear => "clear",
+            Self::Discard => "discard",
+            Self::ZeroOut => "zero-out",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Release => "release",
+            Self::Verify => "verify",
+            Self::Sample => "sample",
+        }
+    }
+}
+
+/// One second of a phase. Rows have no gaps: a second in which nothing completed is a row with 0.
+/// Bytes count in the second in which their I/O completed, so a shown row is never revised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The phase it belongs to.
+    pub phase: Phase,
+    /// Seconds since the phase began: 0, 1, 2, ...
+    pub second: u64,
+    /// Length of the row: a whole second, less for the last row of a phase. Nanoseconds.
+    pub nanos: u64,
+    /// Bytes whose I/O completed in this row.
+    pub bytes: u64,
+    /// I/Os that completed in this row.
+    pub ios: u32,
+    /// Longest I/O that completed in this row, from submission to completion. Nanoseconds.
+    pub slowest_nanos: u64,
+}
+
+impl Sample {
+    /// The speed of this row.
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.bytes, Duration::from_nanos(self.nanos))
+    }
+}
+
+/// A finished phase. Averages are `bytes` divided by `nanos`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseTotals {
+    /// Which phase.
+    pub phase: Phase,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Completed I/Os.
+    pub ios: u64,
+    /// Wall time (or virtual time) of the phase. Nanoseconds.
+    pub nanos: u64,
+    /// Longest time in which nothing completed. Nanoseconds.
+    pub longest_stall_nanos: u64,
+    /// When in the phase that stall began. Nanoseconds.
+    pub stall_at_nanos: u64,
+}
+
+impl PhaseTotals {
+    /// How long the phase took.
+    pub fn took(&self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+
+    /// Bytes divided by seconds.
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.bytes, self.took())
+    }
+}
+
+/// A stretch of the medium or image, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Span {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Span {
+    /// First byte behind the span.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+}
+
+/// A stretch that differs, and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadRange {
+    /// Where. Exact to the sector when `exact`, else whole granules of the chunk map.
+    #[serde(flatten)]
+    pub span: Span,
+    /// Whether both sides were compared byte by byte.
+    pub exact: bool,
+    /// In words: what was read, in which partition it lies.
+    pub detail: String,
+}
+
+/// What a check found. "Not checked" is never "passed".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Verdict {
+    /// Positively compared over this many bytes.
+    Matched {
+        /// Bytes compared.
+        bytes: u64,
+    },
+    /// At least one byte differs.
+    Mismatched {
+        /// Bytes in all bad ranges, also of those not listed.
+        bad_bytes: u64,
+        /// Number of bad ranges, also of those not listed.
+        ranges: u64,
+        /// What kind of damage it looks like, in sentences with their evidence.
+        findings: Vec<String>,
+    },
+    /// The check was not made, or could not be finished.
+    NotChecked {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Verdict {
+    /// Positive evidence, nothing less.
+    pub fn is_match(&self) -> bool {
+        matches!(self, Self::Matched { .. })
+    }
+}
+
+/// How the whole run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The process' exit code.
+    pub exit_code: u8,
+    /// One sentence.
+    pub message: String,
+    /// What to try, when it went wrong.
+    pub hint: Option<String>,
+    /// Where it went wrong, when that is an offset on the target.
+    pub place: Option<Span>,
+}
+
+/// Everything an engine can say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A phase began; `total` is its size in bytes when it is known.
+    PhaseStarted {
+        /// Which.
+        phase: Phase,
+        /// Bytes it will cover.
+        total: Option<u64>,
+    },
+    /// How far a phase is; for screens, several times a second, never in records.
+    Progress {
+        /// Which.
+        phase: Phase,
+        /// Bytes done.
+        bytes: u64,
+    },
+    /// A finished row.
+    Sample(Sample),
+    /// A phase ended, well or badly.
+    PhaseEnded(PhaseTotals),
+    /// The size of single I/Os was lowered so that a slow device still completes several a second.
+    IoSize {
+        /// Phase in which it happened.
+        phase: Phase,
+        /// Bytes per I/O from now on.
+        bytes: u64,
+    },
+    /// Old tables and signatures that were found at the ends of the medium and overwritten.
+    Cleared {
+        /// What each was.
+        signatures: Vec<String>,
+    },
+    /// The image was read to its end.
+    SourceRead {
+        /// Its length.
+        bytes: u64,
+        /// Its SHA-256, in hex.
+        sha256: String,
+    },
+    /// One chunk of a discard.
+    DiscardChunk {
+        /// Where.
+        #[serde(flatten)]
+        span: Span,
+        /// How long it took. Nanoseconds.
+        nanos: u64,
+    },
+    /// The first difference was seen; the check goes on.
+    FirstDifference {
+        /// Near this byte.
+        offset: u64,
+    },
+    /// A range that differs, after the check; a bounded number of them is listed.
+    BadRange(BadRange),
+    /// The image is on the medium and flushed, its first chunk included.
+    HeadReleased,
+    /// The start (and end) of the medium were overwritten after a failure.
+    MadeUnbootable {
+        /// Whether that worked; if not the medium may still look bootable.
+        done: bool,
+        /// In a sentence.
+        message: String,
+    },
+    /// Something a person should know; the run goes on.
+    Warning {
+        /// Stable word for scripts.
+        code: String,
+        /// In a sentence.
+        message: String,
+    },
+    /// Something worth a line; nothing is wrong.
+    Note {
+        /// Stable word for scripts.
+        code: String,
+        /// In a sentence.
+        message: String,
+    },
+    /// Source against its published digest.
+    SourceVerdict(Verdict),
+    /// Medium against the image.
+    MediaVerdict(Verdict),
+    /// The end; nothing follows.
+    Finished(Ending),
+}
+
+/// Takes events; each screen, log and record is one.
+pub trait Observer: Send {
+    /// Called for every event in the order they were emitted, from one thread.
+    fn on(&mut self, event: &Event);
+}
+
+/// Where engines put events. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Events(Sender<Event>);
+
+impl Events {
+    /// A sink and the end that observers read from.
+    pub fn channel() -> (Self, Receiver<Event>) {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        (Self(sender), receiver)
+    }
+
+    /// Never blocks. Without a receiver the event is dropped: nobody watches.
+    pub fn emit(&self, event: Event) {
+        self.0.send(event).ok();
+    }
+
+    /// Emits a warning.
+    pub fn warn(&self, code: &str, message: impl Into<String>) {
+        self.emit(Event::Warning { code: code.to_owned(), message: message.into() });
+    }
+
+    /// Emits a note.
+    pub fn note(&self, code: &str, message: impl Into<String>) {
+        self.emit(Event::Note { code: code.to_owned(), message: message.into() });
+    }
+}
+
+/// Feeds every event to every observer until all senders are gone.
+pub fn run_observers(events: &Receiver<Event>, observers: &mut [Box<dyn Observer>]) {
+    for event in events {
+        for observer in observers.iter_mut() {
+            observer.on(&event);
+        }
+    }
+}
+
+/// `4.70 GiB (5.05 GB)` for messages of engines.
+pub fn size(bytes: u64) -> String {
+    Bytes(bytes).to_string()
+}

@@ -1,0 +1,8 @@
+//! mediawriter makes install media and proves them.
+
+pub mod cancel;
+pub mod device;
+pub mod error;
+pub mod event;
+pub mod time;
+pub mod units;
