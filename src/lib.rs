@@ -2,7 +2,10 @@
 
 pub mod cancel;
 pub mod device;
+pub mod digest;
 pub mod error;
 pub mod event;
+pub mod source;
+pub mod sys;
 pub mod time;
 pub mod units;

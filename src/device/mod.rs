@@ -11,6 +11,11 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 pub mod facts;
+pub mod file;
+pub mod full;
+pub mod handle;
+pub mod pool;
+pub mod sim;
 
 /// Sizes and abilities of a device, found out once when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,74 @@
+//! Standard input: length unknown, cannot be read again. Its first bytes are taken before
+//! anything is written, so that a pipe is looked at like a file.
+
+use std::io::{self, Read};
+use std::sync::Mutex;
+
+use super::{Source, SourceInfo};
+use crate::error::{Context, Error, Result};
+
+/// How much of a pipe is looked at: every table and superblock at the start, and the root
+/// directories of ISO images.
+const HEAD: u64 = 1 << 20;
+
+/// A pipe whose head has been read.
+pub struct PipeSource {
+    head: Vec<u8>,
+    rest: Mutex<Option<Box<dyn Read + Send>>>,
+    info: SourceInfo,
+}
+
+impl std::fmt::Debug for PipeSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PipeSource({})", self.info.name)
+    }
+}
+
+impl PipeSource {
+    /// Reads the head; waits until it or the end has come.
+    pub fn new(name: &str, mut pipe: Box<dyn Read + Send>) -> Result<Self> {
+        let mut head = Vec::new();
+        pipe.by_ref()
+            .take(HEAD)
+            .read_to_end(&mut head)
+            .context(|| format!("cannot read the image from {name}"))?;
+        // A head shorter than asked for is the whole image.
+        let len = (head.len() as u64) < HEAD;
+        let info = SourceInfo {
+            name: name.to_owned(),
+            len: len.then_some(head.len() as u64),
+            restartable: false,
+        };
+        Ok(Self {
+            head,
+            rest: Mutex::new(Some(pipe)),
+            info,
+        })
+    }
+
+    /// The first bytes, up to 1 MiB.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+}
+
+impl Source for PipeSource {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn open(&self) -> Result<Box<dyn Read + Send>> {
+        let rest = self
+            .rest
+            .lock()
+            .ok()
+            .and_then(|mut rest| rest.take())
+            .ok_or_else(|| {
+                Error::io(
+                    format!("cannot read {} a second time", self.info.name),
+                    io::Error::from(io::ErrorKind::Unsupported),
+                )
+            })?;
+        Ok(Box::new(io::Cursor::new(self.head.clone()).chain(rest)))
+    }
+}
