@@ -214,6 +214,18 @@ pub enum Event {
         /// What each was.
         signatures: Vec<String>,
     },
+    /// How long each part of a pass was at work; the largest, against the length of the phase,
+    /// is the bottleneck.
+    Busy {
+        /// Which pass.
+        phase: Phase,
+        /// Reading (and decoding) the source. Nanoseconds.
+        source_nanos: u64,
+        /// SHA-256. Nanoseconds.
+        hash_nanos: u64,
+        /// Waiting for the device, per thread that does. Nanoseconds.
+        device_nanos: u64,
+    },
     /// The image was read to its end.
     SourceRead {
         /// Its length.

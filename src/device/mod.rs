@@ -14,6 +14,7 @@ pub mod facts;
 pub mod file;
 pub mod full;
 pub mod handle;
+pub mod look;
 pub mod pool;
 pub mod sim;
 

@@ -158,6 +158,11 @@ impl Builder {
         }
     }
 
+    /// Leaves added so far, at level 0.
+    pub fn leaves(&self) -> usize {
+        (self.entries.len() << self.level) + self.leaves.len()
+    }
+
     /// Adds bytes of any length.
     pub fn push(&mut self, mut bytes: &[u8]) {
         let leaf = usize::try_from(LEAF).unwrap_or(usize::MAX);

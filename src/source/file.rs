@@ -11,6 +11,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::{Source, SourceInfo};
 use crate::error::{Context, Result};
+use crate::image::ReadAt;
 
 /// An opened image file.
 #[derive(Debug)]
@@ -75,6 +76,10 @@ impl Source for FileSource {
             offset: 0,
         }))
     }
+
+    fn preview(&self) -> Box<dyn ReadAt + '_> {
+        Box::new(Whole(self))
+    }
 }
 
 /// Reads a shared file from the start without moving its cursor.
@@ -89,5 +94,19 @@ impl Read for At {
         let n = self.file.read_at(buf, self.offset)?;
         self.offset += n as u64;
         Ok(n)
+    }
+}
+
+/// The file as bytes at offsets.
+#[derive(Debug)]
+struct Whole<'a>(&'a FileSource);
+
+impl ReadAt for Whole<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.file.read_at(buf, offset)
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.0.info.len
     }
 }

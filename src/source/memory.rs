@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Source, SourceInfo};
 use crate::error::Result;
+use crate::image::{Bytes, ReadAt};
 
 /// Bytes in memory.
 #[derive(Debug)]
@@ -49,5 +50,9 @@ impl Source for MemorySource {
 
     fn open(&self) -> Result<Box<dyn Read + Send>> {
         Ok(Box::new(Cursor::new(Shared(Arc::clone(&self.bytes)))))
+    }
+
+    fn preview(&self) -> Box<dyn ReadAt + '_> {
+        Box::new(Bytes(&self.bytes))
     }
 }

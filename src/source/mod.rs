@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Read;
 
 use crate::error::Result;
+use crate::image::ReadAt;
 
 pub mod file;
 pub mod memory;
@@ -27,4 +28,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn info(&self) -> &SourceInfo;
     /// A reader from the first byte. A second call fails unless `info().restartable`.
     fn open(&self) -> Result<Box<dyn Read + Send>>;
+    /// What can be looked at before the first pass: the whole image, or a pipe's head.
+    fn preview(&self) -> Box<dyn ReadAt + '_>;
+    /// The image's bytes at any offset, for comparing bad ranges byte by byte; `None` for a pipe.
+    fn positional(&self) -> Option<Box<dyn ReadAt + '_>> {
+        self.info().restartable.then(|| self.preview())
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use super::{Source, SourceInfo};
 use crate::error::{Context, Error, Result};
+use crate::image::{Bytes, Head, ReadAt};
 
 /// How much of a pipe is looked at: every table and superblock at the start, and the root
 /// directories of ISO images.
@@ -70,5 +71,12 @@ impl Source for PipeSource {
                 )
             })?;
         Ok(Box::new(io::Cursor::new(self.head.clone()).chain(rest)))
+    }
+
+    fn preview(&self) -> Box<dyn ReadAt + '_> {
+        match self.info.len {
+            Some(_) => Box::new(Bytes(&self.head)),
+            None => Box::new(Head(&self.head)),
+        }
     }
 }

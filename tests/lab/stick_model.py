@@ -4,7 +4,7 @@ size=N              claimed size (default 1G)
 real=N mode=limbo|wrap   fake capacity: beyond `real` writes are lost (limbo), or come round to the start (wrap)
 fast=N fast_bps=N slow_bps=N   write cache: the first N bytes written go at fast_bps, all later ones at slow_bps
 write_bps=N         steady write speed            read_bps=N        read speed
-latency_ms=N        every read and write takes that much longer (a 4 MiB write is one to four of them, see README.md)
+latency_ms=N        every read and write takes that much longer, as it arrives here: 1 MiB comes in 2 pieces, 4 MiB in 6 or 7
 stall=OFF:MS        the first write that touches OFF takes MS longer
 vanish=OFF          the first write that touches OFF fails with EIO, and so does everything after it
 eio_write=OFF       a write that touches OFF fails        eio_read=OFF    a read that touches OFF fails
@@ -23,7 +23,7 @@ import nbdkit
 API_VERSION = 2
 PAGE = 1 << 16
 # A sender that comes back within this time never stopped: what it lost on the way is no pause of the stick's.
-IDLE_SECONDS = 0.02
+IDLE_SECONDS = 0.1
 
 KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "latency_ms", "stall", "vanish",
         "eio_write", "eio_read", "corrupt", "drop", "ignore_writes", "prefill"}
@@ -96,16 +96,18 @@ def touches(key, offset, length):
     return key in options and offset <= options[key] < offset + length
 
 
-def take(seconds):
-    """Keeps the stick busy for that long. The end is reckoned from the end of the request before, so that
-    overhead and late wake-ups do not add up: a limit of 100 MB/s means 100 MB/s."""
+def busy(seconds, pause=0):
+    """Keeps the stick busy: `seconds` for the data, reckoned from the end of the request before, so that overhead and
+    late wake-ups do not add up (a limit of 100 MB/s means 100 MB/s), and `pause`, which each request has for itself."""
     global busy_until
+    pause += options.get("latency_ms", 0) / 1000
+    if not seconds and not pause:
+        return
     now = time.monotonic()
     if now - busy_until > IDLE_SECONDS:
         busy_until = now
-    busy_until += seconds
-    if busy_until > now:
-        time.sleep(busy_until - now)
+    busy_until += seconds + pause
+    time.sleep(max(busy_until - now, pause))
 
 
 def write_seconds(length):
@@ -116,12 +118,6 @@ def write_seconds(length):
         return 0
     quick = min(length, max(0, options.get("fast", 0) - written))
     return quick / options["fast_bps"] + (length - quick) / options.get("slow_bps", options["fast_bps"])
-
-
-def busy(seconds):
-    seconds += options.get("latency_ms", 0) / 1000
-    if seconds:
-        take(seconds)
 
 
 def real_offset(offset):
@@ -172,11 +168,11 @@ def pwrite(h, buf, offset, flags):
         fail("vanished")
     if touches("eio_write", offset, len(buf)):
         fail("eio_write")
-    seconds = write_seconds(len(buf))
+    seconds, pause = write_seconds(len(buf)), 0
     if "stall" in options and offset <= options["stall"][0] < offset + len(buf):
-        seconds += options.pop("stall")[1] / 1000
+        pause = options.pop("stall")[1] / 1000
     written += len(buf)
-    busy(seconds)
+    busy(seconds, pause)
     if options.get("ignore_writes"):
         return
     lost = range(0)

@@ -1,0 +1,243 @@
+//! `flash`: settle, clear, discard, write, flush, release, verify; each a phase with its own time.
+//! On any failure or signal the medium is made unbootable again.
+
+use std::time::Duration;
+
+use super::damage::{Locate, Truth, judge};
+use super::guard::{self, Ends};
+use super::readback::read_back;
+use super::verify::{check_source, with_digest};
+use super::write::{self, Written};
+use super::{Context, Transfer, discard};
+use crate::device::{BlockDevice, Discard};
+use crate::digest::Sha256;
+use crate::digest::chunks::StoredMap;
+use crate::error::{Error, Kind, Result};
+use crate::event::{Event, Phase, Span, Verdict};
+use crate::source::Source;
+use crate::units::{MIB, spoken};
+
+/// Whether blocks are given back before the write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscardMode {
+    /// Where the device can; a failure is a warning. Given up after this time.
+    Auto(Duration),
+    /// Or the flash does not begin.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// What to do; decided, not typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How bytes are moved.
+    pub transfer: Transfer,
+    /// Published digest of the source.
+    pub expected: Option<Sha256>,
+    /// Whether everything is read back.
+    pub verify: bool,
+    /// Whether blocks are given back first.
+    pub discard: DiscardMode,
+}
+
+/// The image is on the medium.
+#[derive(Clone, Debug)]
+pub struct Flashed {
+    /// Length of the image in bytes.
+    pub bytes: u64,
+    /// Its digest.
+    pub sha256: Sha256,
+    /// Its map, small enough for a record.
+    pub map: StoredMap,
+    /// What the read-back found.
+    pub media: Verdict,
+}
+
+/// Writes an image and proves it. After `Err` the medium is unbootable, or the events say why it
+/// may not be.
+pub fn flash(
+    source: &dyn Source,
+    device: &dyn BlockDevice,
+    plan: &Plan,
+    locate: Locate<'_>,
+    cx: &Context,
+) -> Result<Flashed> {
+    cx.cancel.check()?;
+    cx.still_the_same(device)?;
+    require_discard(device, plan, cx)?;
+    steps(source, device, plan, locate, cx).inspect_err(|_| guard::make_unbootable(device, cx))
+}
+
+/// `--discard always` on a device without discard ends the run before anything is written.
+fn require_discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> {
+    if plan.discard == DiscardMode::Always && device.geometry().discard_granularity == 0 {
+        return Err(Error::refused(format!(
+            "{} offers no discard, and --discard always asks for it",
+            cx.target
+        ))
+        .hint("mediawriter discard TARGET explains why; --discard auto goes on without"));
+    }
+    Ok(())
+}
+
+fn steps(
+    source: &dyn Source,
+    device: &dyn BlockDevice,
+    plan: &Plan,
+    locate: Locate<'_>,
+    cx: &Context,
+) -> Result<Flashed> {
+    settle(device, cx)?;
+    guard::clear(device, cx)?;
+    give_back(device, plan, cx)?;
+    let slept = cx.clock.slept();
+    let written = write::write(source, device, &plan.transfer, cx)?;
+    let Written { sha256, map, .. } = &written;
+    cx.events.emit(Event::SourceRead {
+        bytes: map.len(),
+        sha256: sha256.to_string(),
+    });
+    if map.is_empty() {
+        return Err(Error::refused(format!(
+            "the image {} is empty",
+            source.info().name
+        )));
+    }
+    check_source(plan.expected, *sha256, map.len(), cx)?;
+    cx.timed(Phase::Flush, |_| {
+        device.flush().map_err(|e| cx.flush_failed(device, e))
+    })?;
+    after_sleep(device, slept, cx)?;
+    cx.cancel.check()?;
+    write::release(device, &written.held, cx)?;
+    let (bytes, sha256, map) = (written.map.len(), written.sha256, written.map.clone());
+    drop(written);
+    let media = if plan.verify {
+        cx.still_the_same(device)?;
+        let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
+        let image = source.positional();
+        let truth = Truth {
+            map: &map,
+            image: image.as_deref(),
+        };
+        with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx))
+    } else {
+        Verdict::NotChecked {
+            reason: "--no-verify was given".to_owned(),
+        }
+    };
+    cx.events.emit(Event::MediaVerdict(media.clone()));
+    if let Verdict::Mismatched {
+        bad_bytes,
+        ranges,
+        findings,
+    } = &media
+    {
+        return Err(mismatch(*bad_bytes, *ranges, findings, &cx.target));
+    }
+    Ok(Flashed {
+        bytes,
+        sha256,
+        map: StoredMap::from_map(&map),
+        media,
+    })
+}
+
+/// The error of a medium that does not hold what it should.
+pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) -> Error {
+    let ranges = if ranges == 1 {
+        "1 range".to_owned()
+    } else {
+        format!("{ranges} ranges")
+    };
+    Error::new(
+        Kind::MediaMismatch,
+        format!(
+            "{target} does not hold the image: {bad_bytes} bytes differ in {ranges}; {}",
+            findings.join("; ")
+        ),
+    )
+    .hint("try another port and cable once; if it differs again, do not trust this stick")
+}
+
+/// Dirty pages that somebody else left behind are written out first, or their time would count
+/// as ours.
+fn settle(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
+    let start = cx.clock.now();
+    cx.timed(Phase::Settle, |_| {
+        device.flush().map_err(|e| cx.flush_failed(device, e))?;
+        // Only the page cache of earlier users; the write itself goes around it.
+        device
+            .invalidate_cache()
+            .map_err(|e| cx.flush_failed(device, e))
+    })?;
+    let took = cx.clock.now().saturating_sub(start);
+    if took > Duration::from_millis(500) {
+        cx.events.note(
+            "settled",
+            format!(
+                "waited {} for data of an earlier write to reach {}",
+                spoken(took),
+                cx.target
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// Everything between the guarded ends; those were overwritten with zeros, and a discard promises
+/// nothing about what reads return.
+fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> {
+    let geometry = device.geometry();
+    let budget = match plan.discard {
+        DiscardMode::Never => return Ok(()),
+        DiscardMode::Auto(_) if geometry.discard_granularity == 0 => {
+            cx.events.note(
+                "discard-unsupported",
+                format!("{} offers no discard: skipped", cx.target),
+            );
+            return Ok(());
+        }
+        DiscardMode::Auto(budget) => Some(budget),
+        DiscardMode::Always => None,
+    };
+    if geometry.size < 4 * MIB {
+        return Ok(());
+    }
+    let ends = Ends::of(geometry.size);
+    let range = Span {
+        offset: ends.head.end(),
+        len: ends.tail.offset - ends.head.end(),
+    };
+    let wanted = discard::Plan {
+        range,
+        how: Discard::Trim,
+        budget,
+    };
+    match discard::discard(device, &wanted, cx) {
+        Ok(_) => Ok(()),
+        Err(error) if plan.discard == DiscardMode::Always => Err(error),
+        Err(error) if matches!(error.kind(), Kind::Cancelled(_)) || !device.present() => Err(error),
+        Err(error) => {
+            cx.events.warn(
+                "discard-failed",
+                format!("discard failed, going on without: {}", error.message()),
+            );
+            Ok(())
+        }
+    }
+}
+
+/// A host that slept may have lost the device or got another one under its name.
+fn after_sleep(device: &dyn BlockDevice, slept_before: Duration, cx: &Context) -> Result<()> {
+    let slept = cx.clock.slept().saturating_sub(slept_before);
+    if slept > Duration::from_secs(1) {
+        cx.events.warn(
+            "slept",
+            format!("the computer slept for {} during the write", spoken(slept)),
+        );
+        cx.still_the_same(device)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What makes a medium look bootable, and how it is taken away: boot sector, partition table,
+//! ISO 9660 and superblocks lie in the first MiB, backup GPT (UEFI 2.10, 5.3.2), md and ZFS labels
+//! in the last. Both ends are cleared before anything else is written, what the image puts there
+//! is held back until everything else is flushed, and after a failure both are cleared again.
+//!
+//! ```text
+//! | head 1 MiB |            body             | tail 1 MiB |
+//!   cleared      written                       cleared
+//!   written last                               written before the head
+//! ```
+//! A kill at any moment before the release therefore leaves no table at either end.
+
+use std::io;
+
+use super::Context;
+use crate::device::{BlockDevice, full, look::Look};
+use crate::error::Result;
+use crate::event::{Event, Phase, Span};
+use crate::image;
+use crate::sys::buffer::AlignedBuf;
+use crate::units::MIB;
+
+/// Bytes guarded at each end.
+const END: u64 = MIB;
+
+/// The two guarded ends of a device; they overlap on one smaller than 2 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) head: Span,
+    pub(super) tail: Span,
+}
+
+impl Ends {
+    /// Of a device of `size` bytes.
+    pub(super) fn of(size: u64) -> Self {
+        let len = END.min(size);
+        Self {
+            head: Span { offset: 0, len },
+            tail: Span {
+                offset: size - len,
+                len,
+            },
+        }
+    }
+
+    /// Whether bytes of a chunk may make the medium look bootable.
+    pub(super) fn touch(self, offset: u64, end: u64) -> bool {
+        offset < self.head.end() || end > self.tail.offset
+    }
+}
+
+/// Overwrites both ends with zeros where they are not zero yet, flushes, and says what was there.
+pub(super) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
+    cx.timed(Phase::Clear, |meter| {
+        let geometry = device.geometry();
+        let found = image::signatures(&Look(device), geometry.size, geometry.logical_block);
+        let Ends { head, tail } = Ends::of(geometry.size);
+        for span in [head, tail] {
+            cx.cancel.check()?;
+            let failed = |e| cx.io_failed(device, Phase::Clear, e, span.offset, span.len);
+            if !is_zero(device, span) {
+                meter
+                    .observe(span.len, || write_zeros(device, span))
+                    .map_err(failed)?;
+            }
+        }
+        device.flush().map_err(|e| cx.flush_failed(device, e))?;
+        // A medium that cannot be looked at is cleared all the same; there is nothing to tell.
+        let signatures: Vec<String> = found
+            .unwrap_or_default()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if !signatures.is_empty() {
+            cx.events.emit(Event::Cleared { signatures });
+        }
+        Ok(())
+    })
+}
+
+/// After a failure: clears both ends, best effort, and says whether that worked.
+pub(super) fn make_unbootable(device: &dyn BlockDevice, cx: &Context) {
+    let Ends { head, tail } = Ends::of(device.geometry().size);
+    let cleared = if device.present() {
+        // The head first: it is what firmware looks at. One failure does not keep us from the rest.
+        let (head, tail) = (write_zeros(device, head), write_zeros(device, tail));
+        head.and(tail).and_then(|()| device.flush())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ENODEV))
+    };
+    let proven = cleared.and_then(|()| {
+        device.invalidate_cache()?;
+        if is_zero(device, head) && is_zero(device, tail) {
+            Ok(())
+        } else {
+            Err(io::Error::other(
+                "the device did not keep the zeros that were written",
+            ))
+        }
+    });
+    let (done, message) = match proven {
+        Ok(()) => (
+            true,
+            format!(
+                "{} was made unbootable: it holds an incomplete image",
+                cx.target
+            ),
+        ),
+        Err(e) => (
+            false,
+            format!(
+                "{} could not be made unbootable ({e}): do not trust what is on it",
+                cx.target
+            ),
+        ),
+    };
+    cx.events.emit(Event::MadeUnbootable { done, message });
+}
+
+fn write_zeros(device: &dyn BlockDevice, span: Span) -> io::Result<()> {
+    let zeros = AlignedBuf::zeroed(usize::try_from(span.len).map_err(io::Error::other)?);
+    full::write_full(device, span.offset, &zeros)
+}
+
+/// A span that cannot be read is not known to be zero.
+fn is_zero(device: &dyn BlockDevice, span: Span) -> bool {
+    let mut buf = AlignedBuf::zeroed(usize::try_from(span.len).unwrap_or(0));
+    full::read_full(device, span.offset, &mut buf).is_ok() && buf.iter().all(|&byte| byte == 0)
+}

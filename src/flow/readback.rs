@@ -1,0 +1,217 @@
+//! Reads the image's bytes back from the medium: SHA-256, chunk map, and what cannot be read.
+//! Several threads read, the calling thread hashes in order. It is also the measurement of how
+//! fast a system could read this stick from end to end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::salvage::Salvage;
+use super::{Busy, Context, Crew, Transfer};
+use crate::device::pool::{Pool, PoolBuf};
+use crate::device::{BlockDevice, full};
+use crate::digest::chunks::{Builder, ChunkMap, LEAF, Tag, level_for, tag};
+use crate::digest::{Hasher, Sha256};
+use crate::error::{Error, Result};
+use crate::event::{Event, Phase, Span};
+use crate::meter::{IoSize, Meter, while_ticking};
+
+/// What the medium returned.
+#[derive(Debug)]
+pub struct ReadBack {
+    /// Over exactly the image's length.
+    pub sha256: Sha256,
+    /// Where which bytes are.
+    pub map: ChunkMap,
+    /// Stretches that could not be read; they count as zeros in the map.
+    pub unreadable: Vec<Span>,
+}
+
+/// A buffer that was read, with the tags of its leaves.
+struct Piece {
+    index: u64,
+    len: usize,
+    leaves: Vec<Tag>,
+    buf: PoolBuf,
+}
+
+/// What the reading threads share.
+struct Reading<'a> {
+    device: &'a dyn BlockDevice,
+    pool: &'a Pool,
+    len: u64,
+    step: u64,
+    next: AtomicU64,
+    meter: &'a Meter,
+    io_size: &'a IoSize,
+    salvage: &'a Salvage,
+    busy: &'a Busy,
+    cx: &'a Context,
+}
+
+/// Reads the first `len` bytes. Differences from `expected` are announced when first seen.
+pub fn read_back(
+    device: &dyn BlockDevice,
+    len: u64,
+    expected: Option<&ChunkMap>,
+    transfer: &Transfer,
+    cx: &Context,
+) -> Result<ReadBack> {
+    device.invalidate_cache().map_err(|e| {
+        Error::io(
+            format!("the host's cache of {} could not be dropped", cx.target),
+            e,
+        )
+    })?;
+    // Whole leaves per buffer, so that each thread can tag its own.
+    let step = (transfer.block as u64).next_multiple_of(LEAF);
+    let depth = transfer.queue_depth.max(1);
+    let pool = Pool::new(
+        depth + 3,
+        usize::try_from(step).map_err(|_| super::internal("block too large"))?,
+    );
+    let io_size = transfer.io_size();
+    let meter = cx.adapting_meter(Phase::Verify, Some(len), transfer, &io_size);
+    let crew = Crew::new(&cx.cancel);
+    let salvage = Salvage::default();
+    let (busy, hashing) = (Busy::default(), Busy::default());
+    let reading = Reading {
+        device,
+        pool: &pool,
+        len,
+        step,
+        next: AtomicU64::new(0),
+        meter: &meter,
+        io_size: &io_size,
+        salvage: &salvage,
+        busy: &busy,
+        cx,
+    };
+    let level = level_for(device.geometry().size);
+    let (sha256, map) = while_ticking(&meter, || {
+        thread::scope(|scope| {
+            let (done, read) = unbounded();
+            for _ in 0..depth {
+                let (reading, crew, done) = (&reading, &crew, done.clone());
+                scope.spawn(move || reading.run(crew, &done));
+            }
+            drop(done);
+            in_order(&read, level, expected, cx, &hashing)
+        })
+    });
+    meter.finish();
+    let nanos = |busy: &Busy| u64::try_from(busy.total().as_nanos()).unwrap_or(u64::MAX);
+    cx.events.emit(Event::Busy {
+        phase: Phase::Verify,
+        source_nanos: 0,
+        hash_nanos: nanos(&hashing),
+        device_nanos: nanos(&busy) / depth as u64,
+    });
+    crew.result()?;
+    Ok(ReadBack {
+        sha256,
+        map,
+        unreadable: salvage.finish(len),
+    })
+}
+
+impl Reading<'_> {
+    fn run(&self, crew: &Crew<'_>, done: &Sender<Piece>) {
+        // A buffer first, a number second: whoever holds the lowest number has a buffer, so the
+        // hasher never waits for a piece that waits for a buffer.
+        while let Some(mut buf) = self.pool.take(&|| crew.stopped()) {
+            let index = self.next.fetch_add(1, Ordering::SeqCst);
+            let offset = index * self.step;
+            if offset >= self.len {
+                break;
+            }
+            let len = usize::try_from(self.step.min(self.len - offset)).unwrap_or(0);
+            let result = self
+                .busy
+                .during(&*self.cx.clock, || self.fill(offset, len, &mut buf, crew));
+            if let Err(error) = result {
+                crew.fail(error);
+                break;
+            }
+            let leaf = usize::try_from(LEAF).unwrap_or(1);
+            let leaves = buf[..len].chunks(leaf).map(tag).collect();
+            if crew.stopped()
+                || done
+                    .send(Piece {
+                        index,
+                        len,
+                        leaves,
+                        buf,
+                    })
+                    .is_err()
+            {
+                break;
+            }
+        }
+    }
+
+    /// Reads `len` bytes, rounded up to whole blocks, in pieces of the current I/O size.
+    fn fill(&self, offset: u64, len: usize, buf: &mut [u8], crew: &Crew<'_>) -> Result<()> {
+        let block = usize::try_from(self.device.geometry().logical_block).unwrap_or(512);
+        let padded = len.next_multiple_of(block);
+        let mut done = 0;
+        while done < padded && !crew.stopped() {
+            let step = usize::try_from(self.io_size.get())
+                .unwrap_or(padded)
+                .min(padded - done);
+            let at = offset + done as u64;
+            let payload = len.min(done + step).saturating_sub(done) as u64;
+            let piece = &mut buf[done..done + step];
+            let started = self.meter.now();
+            match full::read_full(self.device, at, piece) {
+                Ok(()) => self.meter.io(started, payload),
+                Err(error) => self
+                    .salvage
+                    .read(self.device, at, piece, error)
+                    .map_err(|e| {
+                        self.cx
+                            .io_failed(self.device, Phase::Verify, e, at, step as u64)
+                    })?,
+            }
+            done += step;
+        }
+        Ok(())
+    }
+}
+
+/// Hashes pieces in ascending order, whatever order they come in.
+fn in_order(
+    read: &Receiver<Piece>,
+    level: u32,
+    expected: Option<&ChunkMap>,
+    cx: &Context,
+    busy: &Busy,
+) -> (Sha256, ChunkMap) {
+    let mut early: BTreeMap<u64, Piece> = BTreeMap::new();
+    let mut hasher = Hasher::default();
+    let mut map = Builder::new(level);
+    let mut next = 0;
+    let mut announced = expected.is_none_or(|map| map.level() != 0);
+    for piece in read {
+        early.insert(piece.index, piece);
+        while let Some(piece) = early.remove(&next) {
+            busy.during(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
+            next += 1;
+            let mut left = piece.len as u64;
+            for leaf in piece.leaves {
+                if !announced && expected.and_then(|e| e.entries().get(map.leaves())) != Some(&leaf)
+                {
+                    announced = true;
+                    cx.events.emit(Event::FirstDifference {
+                        offset: map.leaves() as u64 * LEAF,
+                    });
+                }
+                map.push_leaf(leaf, left.min(LEAF));
+                left = left.saturating_sub(LEAF);
+            }
+        }
+    }
+    (hasher.finish(), map.finish())
+}

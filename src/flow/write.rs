@@ -1,0 +1,217 @@
+//! The write pass. All threads live in one scope; the calling thread hashes.
+
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::guard::Ends;
+use super::produce::{Chunk, Production, produce};
+use super::{Busy, Context, Crew, Transfer, internal};
+use crate::device::{BlockDevice, full, pool::Pool};
+use crate::digest::chunks::{ChunkMap, level_for};
+use crate::digest::{Hasher, Sha256};
+use crate::error::Result;
+use crate::event::{Event, Phase};
+use crate::meter::{IoSize, Meter, while_ticking};
+use crate::source::Source;
+
+/// The image is on the medium but for the chunks that touch its ends.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) sha256: Sha256,
+    pub(super) map: ChunkMap,
+    /// Held back, in ascending order.
+    pub(super) held: Vec<Chunk>,
+    /// Keeps the held buffers' home alive.
+    _pool: Pool,
+}
+
+/// Reads, hashes and writes the image; returns when every write but the held ones completed.
+pub(super) fn write(
+    source: &dyn Source,
+    device: &dyn BlockDevice,
+    transfer: &Transfer,
+    cx: &Context,
+) -> Result<Written> {
+    let geometry = device.geometry();
+    let ends = Ends::of(geometry.size);
+    let pool = Pool::new(buffers(transfer, ends), transfer.block);
+    let io_size = transfer.io_size();
+    let meter = cx.adapting_meter(Phase::Write, source.info().len, transfer, &io_size);
+    let crew = Crew::new(&cx.cancel);
+    let (reading, hashing, writing) = (Busy::default(), Busy::default(), Busy::default());
+    let job = Production {
+        source,
+        pool: &pool,
+        block: transfer.block,
+        logical_block: usize::try_from(geometry.logical_block).unwrap_or(512),
+        room: geometry.size,
+        level: level_for(geometry.size),
+        busy: &reading,
+    };
+    let writer = Writer {
+        device,
+        meter: &meter,
+        io_size: &io_size,
+        cx,
+        busy: &writing,
+    };
+    let (map, digest, held) = while_ticking(&meter, || {
+        thread::scope(|scope| {
+            let (to_hash, produced) = unbounded();
+            let (to_write, hashed) = unbounded();
+            let (crew, job, writer) = (&crew, &job, &writer);
+            let reader = scope.spawn(move || {
+                produce(job, cx, crew, &to_hash)
+                    .map_err(|e| crew.fail(e))
+                    .ok()
+            });
+            for _ in 0..transfer.queue_depth.max(1) {
+                let hashed: Receiver<Chunk> = hashed.clone();
+                scope.spawn(move || writer.run(crew, &hashed));
+            }
+            drop(hashed);
+            let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
+                hashing.during(&*cx.clock, work);
+            });
+            drop(to_write);
+            (reader.join(), digest, held)
+        })
+    });
+    meter.finish();
+    cx.events.emit(Event::Busy {
+        phase: Phase::Write,
+        source_nanos: nanos(&reading),
+        hash_nanos: nanos(&hashing),
+        device_nanos: nanos(&writing) / transfer.queue_depth.max(1) as u64,
+    });
+    crew.result()?;
+    let map = map
+        .ok()
+        .flatten()
+        .ok_or_else(|| internal("the reader thread ended without a result"))?;
+    Ok(Written {
+        sha256: digest,
+        map,
+        held,
+        _pool: pool,
+    })
+}
+
+fn nanos(busy: &Busy) -> u64 {
+    u64::try_from(busy.total().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Enough buffers for one at the reader, one at the hasher, one waiting, one per writer, and all
+/// that are held back at both ends.
+fn buffers(transfer: &Transfer, ends: Ends) -> usize {
+    let per_end = |len: u64| usize::try_from(len).unwrap_or(0).div_ceil(transfer.block);
+    3 + transfer.queue_depth + per_end(ends.head.len) + per_end(ends.tail.len) + 1
+}
+
+/// Hashes chunks in order and passes them on, but for those that touch an end of the device.
+fn hash(
+    produced: &Receiver<Chunk>,
+    to_write: &Sender<Chunk>,
+    ends: Ends,
+    crew: &Crew<'_>,
+    busy: impl Fn(&mut dyn FnMut()),
+) -> (Sha256, Vec<Chunk>) {
+    let mut hasher = Hasher::default();
+    let mut held = Vec::new();
+    for chunk in produced {
+        if crew.stopped() {
+            // Dropping chunks gives their buffers back, so that nobody waits for one.
+            continue;
+        }
+        busy(&mut || hasher.update(&chunk.buf[..chunk.len]));
+        if ends.touch(chunk.offset, chunk.end()) {
+            held.push(chunk);
+        } else if to_write.send(chunk).is_err() {
+            break;
+        }
+    }
+    (hasher.finish(), held)
+}
+
+/// What a writer thread works with.
+#[derive(Debug)]
+struct Writer<'a> {
+    device: &'a dyn BlockDevice,
+    meter: &'a Meter,
+    io_size: &'a IoSize,
+    cx: &'a Context,
+    busy: &'a Busy,
+}
+
+impl Writer<'_> {
+    fn run(&self, crew: &Crew<'_>, hashed: &Receiver<Chunk>) {
+        for chunk in hashed {
+            if crew.stopped() {
+                continue;
+            }
+            if let Err(error) = self
+                .busy
+                .during(&*self.cx.clock, || self.write(&chunk, crew))
+            {
+                crew.fail(error);
+            }
+        }
+    }
+
+    /// Writes a chunk in pieces of the current I/O size.
+    fn write(&self, chunk: &Chunk, crew: &Crew<'_>) -> Result<()> {
+        let mut done = 0;
+        while done < chunk.padded && !crew.stopped() {
+            let step = usize::try_from(self.io_size.get())
+                .unwrap_or(chunk.padded)
+                .min(chunk.padded - done);
+            write_piece(self.device, chunk, done..done + step, self.meter).map_err(|(e, at)| {
+                self.cx
+                    .io_failed(self.device, Phase::Write, e, at, step as u64)
+            })?;
+            done += step;
+        }
+        Ok(())
+    }
+}
+
+/// Writes part of a chunk; counts its payload, not its padding.
+fn write_piece(
+    device: &dyn BlockDevice,
+    chunk: &Chunk,
+    part: std::ops::Range<usize>,
+    meter: &Meter,
+) -> std::result::Result<(), (std::io::Error, u64)> {
+    let offset = chunk.offset + part.start as u64;
+    let payload = chunk.len.min(part.end).saturating_sub(part.start);
+    meter
+        .observe(payload as u64, || {
+            full::write_full(device, offset, &chunk.buf[part.clone()])
+        })
+        .map_err(|e| (e, offset))
+}
+
+/// Writes the held chunks, the first one last, each flushed before the next: a table at the end
+/// without one at the start is not bootable, the other way round it might be.
+pub(super) fn release(device: &dyn BlockDevice, held: &[Chunk], cx: &Context) -> Result<()> {
+    cx.timed(Phase::Release, |meter| {
+        let (first, rest) = held
+            .split_first()
+            .map_or((None, held), |(first, rest)| (Some(first), rest));
+        for group in [rest, first.map_or(&[][..], std::slice::from_ref)] {
+            for chunk in group.iter().rev() {
+                cx.cancel.check()?;
+                write_piece(device, chunk, 0..chunk.padded, meter).map_err(|(e, at)| {
+                    cx.io_failed(device, Phase::Release, e, at, chunk.padded as u64)
+                })?;
+            }
+            if !group.is_empty() {
+                device.flush().map_err(|e| cx.flush_failed(device, e))?;
+            }
+        }
+        Ok(())
+    })?;
+    cx.events.emit(Event::HeadReleased);
+    Ok(())
+}
