@@ -5,6 +5,7 @@ pub mod device;
 pub mod digest;
 pub mod error;
 pub mod event;
+pub mod host;
 pub mod source;
 pub mod sys;
 pub mod time;
