@@ -95,12 +95,17 @@ mod tests {
             BufReader::new(daemon.stdout.take().unwrap())
                 .read_line(&mut line)
                 .unwrap();
-            assert!(line.starts_with("unix:path="), "{line}");
-            Some(Self {
+            let bus = Self {
                 daemon,
                 socket,
                 _dir: dir,
-            })
+            };
+            if line.is_empty() {
+                eprintln!("SKIPPED: dbus-daemon ended at once (it wants a user with a name)");
+                return None;
+            }
+            assert!(line.starts_with("unix:path="), "{line}");
+            Some(bus)
         }
     }
 
