@@ -4,5 +4,7 @@ pub mod cancel;
 pub mod device;
 pub mod error;
 pub mod event;
+pub mod meter;
+pub mod text;
 pub mod time;
 pub mod units;
