@@ -5,6 +5,7 @@ pub mod device;
 pub mod error;
 pub mod event;
 pub mod meter;
+pub mod report;
 pub mod text;
 pub mod time;
 pub mod units;

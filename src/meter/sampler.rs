@@ -266,7 +266,7 @@ mod tests {
         let mut sampler = Sampler::new(Phase::Verify, START);
         sampler.fold(
             Obs::Tick {
-                now: START + Duration::from_millis(1_000),
+                now: START + Duration::from_secs(1),
             },
             &mut rows,
         );
