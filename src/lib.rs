@@ -8,4 +8,5 @@ pub mod meter;
 pub mod report;
 pub mod text;
 pub mod time;
+pub mod ui;
 pub mod units;
