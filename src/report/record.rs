@@ -393,4 +393,34 @@ mod tests {
         let read = RunRecord::parse(json.as_bytes()).unwrap();
         assert_eq!(read.device.unwrap().path, PathBuf::from("/mnt/b\u{fffd}ro"));
     }
+
+    #[test]
+    fn every_field_of_a_record_is_documented() {
+        fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+            match value {
+                serde_json::Value::Object(map) => {
+                    for (name, value) in map {
+                        found.push(name.clone());
+                        names(value, found);
+                    }
+                }
+                serde_json::Value::Array(list) => list.iter().for_each(|item| names(item, found)),
+                _ => {}
+            }
+        }
+        let docs = include_str!("../../docs/record.md");
+        let words: Vec<&str> = docs
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .collect();
+        let json = lab::record().to_json().unwrap();
+        let mut found = Vec::new();
+        names(&serde_json::from_str(&json).unwrap(), &mut found);
+        for name in &found {
+            assert!(
+                words.contains(&name.as_str()),
+                "{name} is not in docs/record.md"
+            );
+        }
+        assert!(found.len() > 100);
+    }
 }
