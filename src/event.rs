@@ -5,6 +5,7 @@
 //! Events travel over an unbounded channel to the one thread that owns all observers: a terminal
 //! that is stopped with Ctrl-S never holds up a write. There are a few events a second.
 
+use std::fmt;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -164,6 +165,20 @@ impl Verdict {
     /// Positive evidence, nothing less.
     pub fn is_match(&self) -> bool {
         matches!(self, Self::Matched { .. })
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// Without the findings, which are sentences of their own.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matched { bytes } => write!(f, "matched over {}", Bytes(*bytes)),
+            Self::Mismatched { bad_bytes, ranges, .. } => {
+                let plural = if *ranges == 1 { "" } else { "s" };
+                write!(f, "DIFFERS in {ranges} range{plural}, {} in all", Bytes(*bad_bytes))
+            }
+            Self::NotChecked { reason } => write!(f, "not checked: {reason}"),
+        }
     }
 }
 

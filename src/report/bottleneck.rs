@@ -1,0 +1,264 @@
+//! One sentence on what limited the speed: source, hashing, link or device. Decided from the
+//! record alone, in the order of the strength of the evidence; says "too short" or "not known"
+//! rather than guess.
+//!
+//! What a USB link carries after its line code: 480 Mbit/s = 60 MB/s; 5 Gbit/s, 8b/10b = 500;
+//! 10 and 20 Gbit/s, 128b/132b = 1212 and 2424 (USB 3.2, chapter 6). Of that, drives that are
+//! known to fill their link reach 68 to 85 % with UAS; the bulk-only protocol, which waits for
+//! each command, 45 % and up; USB 2 30 to 48 MB/s.
+
+use std::time::Duration;
+
+use super::record::{PhaseRecord, RunRecord, Waits};
+use crate::device::facts::Usb;
+use crate::event::Phase;
+use crate::meter::series;
+use crate::units::{Rate, spoken};
+
+/// A phase shorter than this is little more than one burst into a cache.
+pub(super) const SHORTEST: Duration = Duration::from_secs(3);
+/// Standard deviation over mean below which a series is flat: the link sets the pace.
+const FLAT: f64 = 0.03;
+
+/// What limited the run, as a sentence.
+pub(super) fn sentence(record: &RunRecord) -> String {
+    let moved = |phase: &&PhaseRecord| phase.totals.bytes > 0;
+    let phase = record.phase(Phase::Write).filter(moved);
+    let Some(phase) = phase.or_else(|| record.phase(Phase::Verify).filter(moved)) else {
+        return "not known: nothing was written or read.".to_owned();
+    };
+    let name = phase.totals.phase.name();
+    let took = phase.totals.took();
+    if took < SHORTEST {
+        return format!("too short to judge: {name} took {}.", spoken(took));
+    }
+    let usb = record.device.as_ref().and_then(|facts| facts.usb.as_ref());
+    record
+        .waits
+        .and_then(|waits| fed_too_slowly(&waits))
+        .or_else(|| usb.and_then(|usb| full_link(usb, phase)))
+        .unwrap_or_else(|| the_device(record.waits, phase))
+}
+
+/// Source or hashing, when the device had to wait for half of the time or more.
+fn fed_too_slowly(waits: &Waits) -> Option<String> {
+    let (source, hash) = (
+        percent(waits.source_nanos, waits),
+        percent(waits.hash_nanos, waits),
+    );
+    if source + hash < 50 {
+        return None;
+    }
+    Some(if source >= hash {
+        format!("the source: the target waited {source} % of the time for data from it.")
+    } else {
+        format!("hashing: the target waited {hash} % of the time for data to be hashed.")
+    })
+}
+
+fn full_link(usb: &Usb, phase: &PhaseRecord) -> Option<String> {
+    let speed = usb.speed_mbit?;
+    let bulk_only = usb.driver.as_deref() == Some("usb-storage");
+    let (payload, least, most) = match speed {
+        480 => (60.0, 0.50, 0.80),
+        5_000 => (500.0, if bulk_only { 0.45 } else { 0.68 }, 0.85),
+        10_000 => (1_212.0, 0.68, 0.85),
+        20_000 => (2_424.0, 0.68, 0.85),
+        _ => return None,
+    };
+    let share = phase.totals.rate().bytes_per_second / (payload * 1e6);
+    let variation = series::variation(&phase.rows)?;
+    if share < least || share > most || variation >= FLAT {
+        return None;
+    }
+    let remedy = match (usb.superspeed_capable, bulk_only) {
+        (Some(true), _) if speed == 480 => "; the device can do more on a USB 3 port",
+        (_, true) => "; UAS or a faster port would lift it",
+        _ => "; a faster port would lift it",
+    };
+    Some(format!(
+        "the link: {} ran flat (varying by {:.1} %) at {:.0} % of the {payload:.0} MB/s that \
+         {speed} Mbit/s carry{remedy}.",
+        phase.totals.phase.name(),
+        variation * 100.0,
+        share * 100.0,
+    ))
+}
+
+fn the_device(waits: Option<Waits>, phase: &PhaseRecord) -> String {
+    let name = phase.totals.phase.name();
+    match waits {
+        Some(waits) if all(&waits) > 0 => {
+            let busy = percent(waits.device_nanos, &waits);
+            format!(
+                "the device: {busy} % of the time went into I/O on it, the rest into waiting for data."
+            )
+        }
+        _ => format!(
+            "probably the device: {name} at {} fits no ceiling of the link, and what the writers \
+             waited for was not recorded.",
+            Rate::of(phase.totals.bytes, phase.totals.took()),
+        ),
+    }
+}
+
+fn all(waits: &Waits) -> u128 {
+    [waits.source_nanos, waits.hash_nanos, waits.device_nanos]
+        .into_iter()
+        .map(u128::from)
+        .sum()
+}
+
+/// Whole percent of all that was waited for; 0 when nothing was.
+fn percent(part: u64, waits: &Waits) -> u128 {
+    (u128::from(part) * 100)
+        .checked_div(all(waits))
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{PhaseTotals, Sample};
+    use crate::meter::series::Summary;
+
+    fn run(rows: &[u64], usb: Option<Usb>, waits: Option<Waits>) -> RunRecord {
+        let phase = Phase::Write;
+        let row = |second, mb: u64| Sample {
+            phase,
+            second,
+            nanos: 1_000_000_000,
+            bytes: mb * 1_000_000,
+            ios: 1,
+            slowest_nanos: 0,
+        };
+        let rows: Vec<_> = (0..)
+            .zip(rows)
+            .map(|(second, mb)| row(second, *mb))
+            .collect();
+        let (bytes, nanos) = series::sums(rows.iter());
+        let totals = PhaseTotals {
+            phase,
+            bytes,
+            ios: 0,
+            nanos,
+            longest_stall_nanos: 0,
+            stall_at_nanos: 0,
+        };
+        let summary = Summary::of(&totals, &rows);
+        let device = crate::device::facts::Facts {
+            usb,
+            ..Default::default()
+        };
+        RunRecord {
+            phases: vec![PhaseRecord {
+                totals,
+                total: None,
+                ended: true,
+                summary,
+                rows,
+            }],
+            device: Some(device),
+            waits,
+            ..RunRecord::default()
+        }
+    }
+
+    fn usb(speed: u32, driver: &str) -> Usb {
+        let driver = Some(driver.to_owned());
+        Usb {
+            speed_mbit: Some(speed),
+            driver,
+            superspeed_capable: Some(true),
+            ..Usb::default()
+        }
+    }
+
+    fn waits(source_nanos: u64, hash_nanos: u64, device_nanos: u64) -> Waits {
+        Waits {
+            source_nanos,
+            hash_nanos,
+            device_nanos,
+        }
+    }
+
+    #[test]
+    fn the_sentence_follows_the_evidence() {
+        let uneven: Vec<u64> = (0..20)
+            .map(|i| if i % 2 == 0 { 300 } else { 440 })
+            .collect();
+        let late = [vec![90], vec![372; 20]].concat();
+        let flat = |speed| vec![speed; 20];
+        let (uas, bulk) = (usb(5_000, "uas"), usb(5_000, "usb-storage"));
+        for (rows, usb, waits, start) in [
+            (
+                vec![370; 2],
+                Some(&uas),
+                None,
+                "too short to judge: write took 2.00 s.",
+            ),
+            (vec![], None, None, "not known: nothing was written"),
+            (
+                flat(370),
+                Some(&uas),
+                Some(waits(80, 5, 15)),
+                "the source: the target waited 80 %",
+            ),
+            (
+                flat(370),
+                Some(&uas),
+                Some(waits(5, 60, 35)),
+                "hashing: the target waited 60 %",
+            ),
+            (
+                flat(370),
+                Some(&uas),
+                None,
+                "the link: write ran flat (varying by 0.0 %) at 74 % of the 500 MB/s that 5000",
+            ),
+            (late, Some(&uas), Some(waits(1, 1, 98)), "the link:"),
+            (uneven, Some(&uas), None, "probably the device:"),
+            (
+                flat(120),
+                Some(&uas),
+                Some(waits(1, 2, 97)),
+                "the device: 97 % of the time went",
+            ),
+            (flat(250), Some(&uas), None, "probably the device:"),
+            (flat(250), Some(&bulk), None, "the link:"),
+            (flat(490), Some(&uas), None, "probably the device:"),
+            (flat(38), Some(&usb(480, "usb-storage")), None, "the link:"),
+            (
+                flat(15),
+                Some(&usb(480, "usb-storage")),
+                None,
+                "probably the device:",
+            ),
+            (
+                flat(933),
+                Some(&usb(10_000, "uas")),
+                None,
+                "the link: write ran flat",
+            ),
+            (
+                flat(600),
+                None,
+                Some(Waits::default()),
+                "probably the device: write at 600.0 MB/s",
+            ),
+        ] {
+            let seen = sentence(&run(&rows, usb.cloned(), waits));
+            assert!(seen.starts_with(start), "{seen}\nexpected {start}");
+            assert!(seen.ends_with('.'));
+        }
+    }
+
+    #[test]
+    fn a_fast_device_on_a_slow_port_is_told_so() {
+        let seen = sentence(&run(&[38; 20], Some(usb(480, "usb-storage")), None));
+        assert!(
+            seen.ends_with("the device can do more on a USB 3 port."),
+            "{seen}"
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! What is left of a run: the record (one JSON file) and texts made from records. Works offline,
+//! on records alone; never touches a device and never reads a clock.
+
+mod bottleneck;
+mod builder;
+#[cfg(test)]
+pub(crate) mod lab;
+mod page;
+pub mod record;
+mod text;
+
+pub use builder::RecordBuilder;
+pub use record::RunRecord;
+pub use text::timing_report;

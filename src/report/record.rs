@@ -1,0 +1,426 @@
+//! The record of a run: everything that was measured and found, as one JSON object with a schema
+//! name. Described field by field in docs/record.md. Sizes are bytes, times are nanoseconds.
+//!
+//! Within one schema fields are added and never changed, so readers take unknown fields, and
+//! fields that an older record lacks have a default. Saving belongs to `host`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Geometry;
+use crate::device::facts::{Facts, Usb, Use, User};
+use crate::error::{Error, Kind, Result};
+use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict};
+use crate::meter::series::Summary;
+use crate::text::clean;
+
+/// The schema this version writes and reads.
+pub const SCHEMA: &str = "mediawriter-record/1";
+
+/// Bad ranges and discard chunks that a record lists at most; the verdict counts all of them.
+pub const LISTED: usize = 10_000;
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunRecord {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of mediawriter.
+    pub version: String,
+    /// The command line, word by word, as typed; passwords in addresses are taken out.
+    pub command: Vec<String>,
+    /// When the run began, RFC 3339 in UTC.
+    pub started: String,
+    /// Where it ran.
+    pub host: Host,
+    /// The target, as it was before the run.
+    pub device: Option<Facts>,
+    /// The target, as it was opened.
+    pub geometry: Option<Geometry>,
+    /// What was written or compared with.
+    pub source: Option<SourceFacts>,
+    /// How it was written.
+    pub settings: Option<Settings>,
+    /// The phases in the order in which they began.
+    pub phases: Vec<PhaseRecord>,
+    /// Each lowering of the size of single I/Os.
+    pub io_sizes: Vec<IoSizeChange>,
+    /// What each chunk of a discard took; the first [`LISTED`].
+    pub discard_chunks: Vec<DiscardChunk>,
+    /// Old tables and signatures that were overwritten.
+    pub cleared: Vec<String>,
+    /// Warnings in their order.
+    pub warnings: Vec<Remark>,
+    /// Notes in their order.
+    pub notes: Vec<Remark>,
+    /// Near which byte the first difference was seen.
+    pub first_difference: Option<u64>,
+    /// Ranges that differ; the first [`LISTED`].
+    pub bad_ranges: Vec<BadRange>,
+    /// Source against its published digest.
+    pub source_verdict: Option<Verdict>,
+    /// Medium against the image.
+    pub media_verdict: Option<Verdict>,
+    /// The whole image, its first chunk included, was written and flushed.
+    pub head_released: bool,
+    /// What became of the attempt to make the medium unbootable, when there was one.
+    pub made_unbootable: Option<MadeUnbootable>,
+    /// How the run ended; absent when it was cut off.
+    pub ending: Option<Ending>,
+    /// Digests of the image by chunk, with which a later run can verify the medium alone.
+    pub chunk_map: Option<ChunkDigests>,
+    /// What the writers waited for.
+    pub waits: Option<Waits>,
+    /// How long the host was suspended during the run. Nanoseconds; not part of any phase.
+    pub slept_nanos: u64,
+}
+
+/// The machine a run was made on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Kernel release (uname -r).
+    pub kernel: String,
+    /// Machine type (uname -m).
+    pub machine: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Processors that the run could use.
+    pub cores: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+}
+
+/// Where the bytes came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceFacts {
+    /// As a person calls it: a file name, an address, an entry of the catalogue.
+    pub name: String,
+    /// In a word: `file`, `stdin`, `device`, ...
+    pub kind: String,
+    /// Bytes of the image, when known.
+    pub size: Option<u64>,
+    /// The published SHA-256, hex.
+    pub sha256_expected: Option<String>,
+    /// The SHA-256 of what was read, hex.
+    pub sha256_actual: Option<String>,
+}
+
+/// How I/O was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Bytes per I/O at the start; `io_sizes` tells what became of it.
+    pub block_size: u64,
+    /// I/Os in flight.
+    pub queue_depth: u32,
+    /// Whether `O_DIRECT` was asked for; whether it was had is in `geometry`.
+    pub direct: bool,
+    /// What was done about discard, in a word.
+    pub discard: String,
+}
+
+/// One phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// Phase, bytes, I/Os, time and longest stall.
+    #[serde(flatten)]
+    pub totals: PhaseTotals,
+    /// Bytes it was to cover, when known.
+    #[serde(default)]
+    pub total: Option<u64>,
+    /// Whether the phase was seen to end; if not the totals are those of its rows.
+    #[serde(default)]
+    pub ended: bool,
+    /// Statistics over its rows.
+    #[serde(default)]
+    pub summary: Summary,
+    /// One row a second.
+    #[serde(default)]
+    pub rows: Vec<Sample>,
+}
+
+/// The size of single I/Os was lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoSizeChange {
+    /// In which phase.
+    pub phase: Phase,
+    /// Bytes per I/O from then on.
+    pub bytes: u64,
+}
+
+/// What a chunk of a discard took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiscardChunk {
+    /// Where.
+    #[serde(flatten)]
+    pub span: Span,
+    /// How long. Nanoseconds.
+    pub nanos: u64,
+}
+
+/// A warning or a note.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// Stable word for scripts.
+    pub code: String,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// An attempt to make the medium unbootable after a failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeUnbootable {
+    /// Whether it worked.
+    pub done: bool,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// Digests of the image by chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkDigests {
+    /// Bytes that one leaf digest covers.
+    pub leaf: u64,
+    /// Leaves that are folded into one entry.
+    pub leaves_per_entry: u64,
+    /// Bytes of the image.
+    pub len: u64,
+    /// SHA-256 of the image, hex.
+    pub sha256: String,
+    /// One digest an entry, hex.
+    pub entries: Vec<String>,
+}
+
+/// What the threads that did I/O on the target spent their time on, added up over the threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waits {
+    /// Waiting for data, because the source had not delivered it.
+    pub source_nanos: u64,
+    /// Waiting for data, because it was not hashed yet.
+    pub hash_nanos: u64,
+    /// Inside reads and writes of the target.
+    pub device_nanos: u64,
+}
+
+impl RunRecord {
+    /// The record as JSON, one object and a line feed.
+    pub fn to_json(&self) -> Result<String> {
+        let record = Self {
+            device: self.device.clone().map(writable),
+            ..self.clone()
+        };
+        let mut text = serde_json::to_string(&record)
+            .map_err(|e| Error::new(Kind::Internal, format!("cannot write the record: {e}")))?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Reads a record of this schema.
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Peek {
+            schema: Option<String>,
+        }
+        let bad = |why: String| {
+            let hint = "give a file that was written with --record";
+            Error::new(Kind::Io, format!("this is no record of a run: {why}")).hint(hint)
+        };
+        let peek: Peek =
+            serde_json::from_slice(json).map_err(|e| bad(clean(&e.to_string()).into_owned()))?;
+        match peek.schema.as_deref() {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(bad(format!(
+                    "its schema is '{}', not {SCHEMA}",
+                    clean(other)
+                )));
+            }
+            None => return Err(bad("it names no schema".to_owned())),
+        }
+        serde_json::from_slice(json).map_err(|e| bad(clean(&e.to_string()).into_owned()))
+    }
+
+    /// The last phase of this kind.
+    pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
+        self.phases
+            .iter()
+            .rev()
+            .find(|record| record.totals.phase == phase)
+    }
+
+    /// Whether the run did all it was asked to do.
+    pub fn succeeded(&self) -> bool {
+        self.ending
+            .as_ref()
+            .is_some_and(|ending| ending.exit_code == 0)
+    }
+}
+
+/// JSON is UTF-8 and file names are not: bytes that are none become U+FFFD, so that one odd
+/// mount point does not cost the record.
+fn writable(mut facts: Facts) -> Facts {
+    fn name(path: &Path) -> PathBuf {
+        path.to_string_lossy().into_owned().into()
+    }
+    facts.path = name(&facts.path);
+    facts.partition_of = facts.partition_of.as_deref().map(name);
+    facts.by_id.iter_mut().for_each(|path| *path = name(path));
+    facts.backing_file = facts.backing_file.as_deref().map(name);
+    let provisioning = facts.discard.provisioning_file.as_deref().map(name);
+    facts.discard.provisioning_file = provisioning;
+    facts.usb = facts.usb.map(|usb| Usb {
+        sysfs: usb.sysfs.as_deref().map(name),
+        ..usb
+    });
+    facts
+        .partitions
+        .iter_mut()
+        .for_each(|part| part.path = name(&part.path));
+    let readable = |used: &Use| Use {
+        device: name(&used.device),
+        by: match &used.by {
+            User::Mount { at } => User::Mount { at: name(at) },
+            other => other.clone(),
+        },
+    };
+    facts.uses = facts.uses.iter().map(readable).collect();
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+    use crate::report::lab;
+
+    #[test]
+    fn a_record_survives_the_way_through_json() {
+        for record in [
+            lab::record(),
+            RunRecord {
+                schema: SCHEMA.to_owned(),
+                ..RunRecord::default()
+            },
+        ] {
+            let json = record.to_json().unwrap();
+            assert_eq!(json.lines().count(), 1);
+            assert_eq!(RunRecord::parse(json.as_bytes()).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_taken_and_missing_ones_have_defaults() {
+        let json = r#"{"schema":"mediawriter-record/1","planet":"earth","waits":{"device_nanos":7,
+            "x":1},"phases":[{"phase":"write","bytes":5,"ios":1,"nanos":9,"longest_stall_nanos":0,
+            "stall_at_nanos":0,"mood":"good"}]}"#;
+        let record = RunRecord::parse(json.as_bytes()).unwrap();
+        assert_eq!(
+            record.waits,
+            Some(Waits {
+                device_nanos: 7,
+                ..Waits::default()
+            })
+        );
+        assert_eq!(record.phase(Phase::Write).unwrap().totals.bytes, 5);
+        assert_eq!(record.phase(Phase::Verify), None);
+        assert!(
+            !record.succeeded(),
+            "a run without an ending did not succeed"
+        );
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_with_the_reason() {
+        for (json, reason) in [
+            ("", "EOF"),
+            ("[1]", "invalid type"),
+            ("{}", "names no schema"),
+            (r#"{"schema":7}"#, "invalid type"),
+            (
+                r#"{"schema":"mediawriter-record/2"}"#,
+                "schema is 'mediawriter-record/2', not",
+            ),
+            (r#"{"schema":"\u001b[2Jx"}"#, "'\\u{1b}[2Jx'"),
+            (
+                r#"{"schema":"mediawriter-record/1","phases":[{}]}"#,
+                "missing field",
+            ),
+            ("\u{0}\u{1}", "expected value"),
+        ] {
+            let error = RunRecord::parse(json.as_bytes()).unwrap_err();
+            assert!(
+                error.message().contains(reason),
+                "{json}: {}",
+                error.message()
+            );
+            assert!(!error.message().contains('\u{1b}'));
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_do_not_cost_the_record() {
+        let odd = PathBuf::from(OsStr::from_bytes(b"/mnt/b\xfcro"));
+        let uses = vec![Use {
+            device: odd.clone(),
+            by: User::Mount { at: odd.clone() },
+        }];
+        let mut facts = Facts {
+            path: odd.clone(),
+            partition_of: Some(odd.clone()),
+            by_id: vec![odd.clone()],
+            backing_file: Some(odd.clone()),
+            usb: Some(Usb {
+                sysfs: Some(odd.clone()),
+                ..Usb::default()
+            }),
+            uses,
+            ..Facts::default()
+        };
+        facts.discard.provisioning_file = Some(odd);
+        let record = RunRecord {
+            schema: SCHEMA.to_owned(),
+            device: Some(facts),
+            ..RunRecord::default()
+        };
+        let json = record.to_json().unwrap();
+        let read = RunRecord::parse(json.as_bytes()).unwrap();
+        assert_eq!(read.device.unwrap().path, PathBuf::from("/mnt/b\u{fffd}ro"));
+    }
+
+    #[test]
+    fn every_field_of_a_record_is_documented() {
+        fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+            match value {
+                serde_json::Value::Object(map) => {
+                    for (name, value) in map {
+                        found.push(name.clone());
+                        names(value, found);
+                    }
+                }
+                serde_json::Value::Array(list) => list.iter().for_each(|item| names(item, found)),
+                _ => {}
+            }
+        }
+        let docs = include_str!("../../docs/record.md");
+        let words: Vec<&str> = docs
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .collect();
+        let json = lab::record().to_json().unwrap();
+        let mut found = Vec::new();
+        names(&serde_json::from_str(&json).unwrap(), &mut found);
+        for name in &found {
+            assert!(
+                words.contains(&name.as_str()),
+                "{name} is not in docs/record.md"
+            );
+        }
+        assert!(found.len() > 100);
+    }
+}

@@ -1,0 +1,103 @@
+//! One plain line a second, for logs, pipes and dumb terminals: no escape codes, no carriage
+//! returns, nothing that is revised.
+
+use super::lines::lines;
+use super::view::View;
+use super::{Sink, Writer};
+use crate::event::{Event, Observer};
+use crate::units::{Bytes, spoken};
+
+/// Writes a line for each row and each message.
+#[derive(Debug)]
+pub struct PlainScreen {
+    sink: Sink,
+    view: View,
+}
+
+impl PlainScreen {
+    /// A screen on `writer`.
+    pub fn new(writer: Writer) -> Self {
+        Self {
+            sink: Sink::new(writer),
+            view: View::default(),
+        }
+    }
+}
+
+impl Observer for PlainScreen {
+    fn on(&mut self, event: &Event) {
+        self.view.on(event);
+        match event {
+            Event::PhaseStarted { phase, total } => {
+                let total = total
+                    .map(|total| format!(": {}", Bytes(total)))
+                    .unwrap_or_default();
+                self.sink.line(&format!("{} begins{total}", phase.name()));
+            }
+            Event::Sample(row) => {
+                self.sink
+                    .line(&format!("{:<8} {}", row.phase.name(), row_of(&self.view)));
+            }
+            _ => {}
+        }
+        for line in lines(event) {
+            self.sink.line(&line);
+        }
+    }
+}
+
+/// Time since the phase began, bytes done, speed of this second, speed of the phase, time left.
+fn row_of(view: &View) -> String {
+    let (elapsed, done) = (view.elapsed().as_secs_f64(), Bytes(view.done).binary());
+    if view.done == 0 && view.total.is_none() {
+        return format!("{elapsed:>7.1} s");
+    }
+    let of = match (view.total, view.percent()) {
+        (Some(total), Some(percent)) => {
+            format!(" of {}  {percent:>3} %", Bytes(total).binary())
+        }
+        _ => String::new(),
+    };
+    let left = view
+        .time_left()
+        .map(|left| format!("  ETA {}", spoken(left)))
+        .unwrap_or_default();
+    let (rate, mean) = (view.rate(), view.mean().decimal());
+    format!("{elapsed:>7.1} s  {done:>10}{of}  {rate}  mean {mean}{left}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::lab;
+    use crate::ui::tests::{Paper, watch};
+
+    #[test]
+    fn the_screen_of_a_flash_is_byte_stable() {
+        let paper = Paper::default();
+        watch(
+            &mut PlainScreen::new(Box::new(paper.clone())),
+            &lab::events(),
+        );
+        let text = paper.text();
+        assert_eq!(text, include_str!("golden/plain.txt"), "\n{text}");
+    }
+
+    #[test]
+    fn each_row_is_one_line_stalls_included() {
+        let events = lab::events();
+        let paper = Paper::default();
+        watch(&mut PlainScreen::new(Box::new(paper.clone())), &events);
+        let rows = events
+            .iter()
+            .filter(|event| matches!(event, Event::Sample(_)))
+            .count();
+        let is_row = |line: &&str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            !words[0].ends_with(':') && words[1].parse::<f64>().is_ok()
+        };
+        let shown = paper.text().lines().filter(is_row).count();
+        assert_eq!(shown, rows);
+        assert!(paper.text().contains("  0.00 MB/s (0.00 MiB/s)  mean "));
+    }
+}
