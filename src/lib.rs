@@ -7,5 +7,7 @@ pub mod error;
 pub mod event;
 pub mod source;
 pub mod sys;
+pub mod text;
 pub mod time;
+pub mod ui;
 pub mod units;

@@ -1,0 +1,2 @@
+//! Everything a person sees: screens, tables, logs.
+pub mod devices;
