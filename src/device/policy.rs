@@ -245,3 +245,6 @@ pub fn same(before: &Identity, now: &Identity) -> Result<(), Refusal> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,97 @@ fn character_device(system: &System, path: &Path, shown: &str) -> Error {
     }
     error.hint("`mediawriter devices` lists block devices")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::probe::fixture::{Fixture, UsbStick};
+
+    fn desk() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.stick("sdb", 16, &UsbStick::default());
+        fixture.link("dev/disk/by-id/usb-Stick-0:0", "../../sdb");
+        fixture.link("dev/disk/by-id/usb-Gone-0:0", "../../sdq");
+        fixture.write("dev/sdx", "an image of another day");
+        fixture.link("tmp/to-stale", "../dev/sdx");
+        fixture.write("dev/pipe", "p");
+        for (name, node) in [("null", "c 1:3"), ("sg1", "c 21:1"), ("nvme0", "c 240:0")] {
+            fixture.write(&format!("dev/{name}"), node);
+        }
+        fixture.write("dev/loop-control", "c 10:237");
+        fixture.write("dev/nvme0n1", "b 259:0");
+        fixture.write("home/me/stick.img", "image");
+        fixture
+    }
+
+    #[test]
+    fn b09_what_is_no_device_is_refused_and_nothing_is_created() {
+        let fixture = desk();
+        let system = fixture.system();
+        let count = || walk(fixture.root());
+        let before = count();
+        for (path, says) in [
+            ("/dev/sdzz", "'/dev/sdzz': no such device"),
+            ("/dev/sdb ", "did you mean /dev/sdb?"),
+            (" /dev/sdb", "did you mean /dev/sdb?"),
+            ("sdb", "did you mean /dev/sdb?"),
+            ("dev/sdzz", "no such device"),
+            (
+                "/dev/disk/by-id/usb-Gone-0:0",
+                "link to ../../sdq, which does not exist",
+            ),
+            ("/dev/disk/by-label/X", "no such device"),
+            ("/dev/sdx", "a regular file under /dev is never a target"),
+            (
+                "/tmp/to-stale",
+                "a regular file under /dev is never a target",
+            ),
+            ("/tmp/../dev/new", "no such device"),
+            ("/dev", "is a folder"),
+            ("/dev/pipe", "is a pipe"),
+            ("/dev/null", "is a character device"),
+            ("/dev/sg1", "command channel"),
+            ("/dev/nvme0", "did you mean /dev/nvme0n1?"),
+            ("/dev/loop-control", "losetup --find --show"),
+            ("/dev/sd\u{1b}b", "'/dev/sd\\u{1b}b': no such device"),
+            ("/nowhere/at/all.img", "cannot look at /nowhere/at/all.img"),
+        ] {
+            let error = check_path(&system, Path::new(path)).unwrap_err();
+            assert!(error.to_string().contains(says), "{path}: {error}");
+        }
+        assert_eq!(count(), before);
+    }
+
+    #[test]
+    fn devices_and_files_elsewhere_are_told_apart() {
+        let fixture = desk();
+        let system = fixture.system();
+        for (path, kind) in [
+            ("/dev/sdb", Kind::Block),
+            ("/dev/disk/by-id/usb-Stick-0:0", Kind::Block),
+            ("/home/me/stick.img", Kind::RegularFile),
+            ("/home/me/new.img", Kind::Missing),
+            ("/home/me/ blank ", Kind::Missing),
+        ] {
+            assert_eq!(
+                check_path(&system, Path::new(path)).unwrap(),
+                kind,
+                "{path}"
+            );
+        }
+    }
+
+    /// Every path below a folder.
+    fn walk(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                found.extend(walk(&path));
+            }
+            found.push(path);
+        }
+        found.sort();
+        found
+    }
+}

@@ -14,7 +14,7 @@ use super::parse::{self, Mount, Swap};
 use super::{System, bytes, names, text};
 use crate::device::facts::{Use, User};
 use crate::device::policy::Link;
-use crate::text::{printable, printable_path};
+use crate::text::printable_path;
 
 /// Where a system keeps what it cannot run without.
 const SYSTEM_MOUNTS: [&str; 7] = ["/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"];
@@ -347,23 +347,24 @@ impl<'a> Snapshot<'a> {
     }
 
     fn links(&self, starts: &[At], mounted_at: Option<&PathBuf>) -> Vec<Link> {
-        let link = |(at, mut through): (At, Vec<At>)| {
-            through.push(at);
-            let top = printable_path(&self.graph.nodes[through[0]].known_as());
-            let below: Vec<String> = through
-                .iter()
-                .skip(1)
-                .map(|at| self.graph.nodes[*at].in_chain())
-                .collect();
-            let mut how = match mounted_at {
-                Some(mount) => format!("lies on {}, which is {top}", printable_path(mount)),
-                None => format!("is {top}"),
+        let link = |(at, through): (At, Vec<At>)| {
+            let node = &self.graph.nodes[at];
+            let below = || printable_path(&node.known_as());
+            let how = match (mounted_at, through.first()) {
+                (Some(mount), None) => {
+                    format!("lies on {}, which is {}", printable_path(mount), below())
+                }
+                (Some(mount), Some(top)) => format!(
+                    "lies on {}, which is {} on {}",
+                    printable_path(mount),
+                    printable_path(&self.graph.nodes[*top].known_as()),
+                    below()
+                ),
+                (None, None) => "is the target itself".to_owned(),
+                (None, Some(_)) => format!("lies on {}", below()),
             };
-            if !below.is_empty() {
-                how.push_str(&format!(" (on {})", printable(&below.join(", "))));
-            }
             Link {
-                rdev: self.graph.nodes[at].rdev,
+                rdev: node.rdev,
                 how,
             }
         };

@@ -522,13 +522,13 @@ fn sources_are_followed_to_every_device_below() {
         chain,
         [
             ((253, 0), lies),
-            ((8, 17), &format!("{lies} (on sdb1)")),
-            ((8, 16), &format!("{lies} (on sdb1, sdb)")),
+            ((8, 17), &format!("{lies} on /dev/sdb1")),
+            ((8, 16), &format!("{lies} on /dev/sdb")),
         ]
     );
     let device = system.source_at(Path::new("/dev/sdb1")).unwrap();
-    assert_eq!(device.chain[0].how, "is /dev/sdb1");
-    assert_eq!(device.chain[1].how, "is /dev/sdb1 (on sdb)");
+    assert_eq!(device.chain[0].how, "is the target itself");
+    assert_eq!(device.chain[1].how, "lies on /dev/sdb");
 }
 
 #[test]
