@@ -1,5 +1,11 @@
 //! Facts of the system the test runs on, and of real loop devices where the test may attach them.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test and its attachments"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

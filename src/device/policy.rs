@@ -179,8 +179,18 @@ fn fixed(facts: &Facts) -> bool {
     match facts.bus {
         Bus::Mmc => true,
         Bus::Nvme | Bus::Ata | Bus::Virtio | Bus::Scsi | Bus::Other => !facts.removable,
-        Bus::Usb | Bus::Sd | Bus::External | Bus::Loop | Bus::Zram | Bus::Ram | Bus::Nbd => false,
-        Bus::Dm | Bus::Md | Bus::Optical | Bus::File | Bus::Sim => false,
+        Bus::Usb
+        | Bus::Sd
+        | Bus::External
+        | Bus::Optical
+        | Bus::Loop
+        | Bus::Zram
+        | Bus::Ram
+        | Bus::Nbd
+        | Bus::Dm
+        | Bus::Md
+        | Bus::File
+        | Bus::Sim => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Refusals of `policy` in words: what is wrong, its stable name, what lifts it, and how a person
 //! gets rid of it. Names are made printable here; commands are quoted for a shell. Pure.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::device::facts::{Bus, Use, User};
@@ -296,9 +296,10 @@ fn volume_group(mapping: &str) -> Option<String> {
 pub fn report(doing: &str, path: &Path, refusals: &[Refusal]) -> Error {
     let mut text = format!("refusing to {doing} {}:", printable_path(path));
     for refusal in refusals {
-        text.push_str(&format!("\n  - {refusal} [{}]", refusal.rule()));
+        // A String takes every write.
+        write!(text, "\n  - {refusal} [{}]", refusal.rule()).ok();
         if let Some(advice) = refusal.advice() {
-            text.push_str(&format!("\n      {advice}"));
+            write!(text, "\n      {advice}").ok();
         }
     }
     Error::refused(text)

@@ -21,23 +21,17 @@ struct Disk {
     dir: PathBuf,
     /// Its `device` link resolved; virtual devices have none.
     device: Option<PathBuf>,
-    name: String,
     bus: Bus,
 }
 
 impl Disk {
     fn at(dir: &Path) -> Self {
-        let name = dir
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let device = fs::canonicalize(dir.join("device")).ok();
         let bus = bus(dir, device.as_deref(), &name);
         Self {
             dir: dir.to_owned(),
             device,
-            name,
             bus,
         }
     }

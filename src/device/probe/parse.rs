@@ -65,15 +65,12 @@ pub fn unescape_octal(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {
-        match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
-                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = &rest[4..];
-            }
-            _ => {
-                out.push(first);
-                rest = tail;
-            }
+        if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = rest {
+            out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+            rest = &rest[4..];
+        } else {
+            out.push(first);
+            rest = tail;
         }
     }
     out
@@ -113,7 +110,7 @@ pub fn swaps(text: &[u8]) -> Vec<Swap> {
 
 fn swap(line: &[u8]) -> Option<Swap> {
     let mut fields = line
-        .split(|b| b.is_ascii_whitespace())
+        .split(u8::is_ascii_whitespace)
         .filter(|field| !field.is_empty());
     let (name, kind) = (unescape_octal(fields.next()?), fields.next()?);
     let name = name.strip_suffix(b" (deleted)").unwrap_or(&name).to_vec();

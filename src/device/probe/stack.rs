@@ -433,22 +433,16 @@ fn zfs(system: &System, graph: &Graph) -> BTreeMap<At, String> {
         let is_member = entry
             .get("ID_FS_TYPE")
             .is_some_and(|kind| kind == "zfs_member");
-        match entry.get("ID_FS_LABEL") {
-            Some(label) if is_member => {
-                if imported.contains(label) {
-                    members.insert(at, label.clone());
-                }
-            }
-            _ if is_member
-                || node
-                    .part_name
-                    .as_deref()
-                    .is_some_and(|n| n.starts_with("zfs-")) =>
-            {
-                members.insert(at, "?".to_owned());
-            }
-            _ => {}
-        }
+        let named_so = node
+            .part_name
+            .as_deref()
+            .is_some_and(|name| name.starts_with("zfs-"));
+        let pool = match (is_member, entry.get("ID_FS_LABEL")) {
+            (true, Some(label)) => imported.contains(label).then(|| label.clone()),
+            (true, None) => Some("?".to_owned()),
+            (false, _) => named_so.then(|| "?".to_owned()),
+        };
+        members.extend(pool.map(|pool| (at, pool)));
     }
     members
 }

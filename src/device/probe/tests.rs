@@ -26,6 +26,10 @@ fn mounted(device: &str, at: &str) -> Use {
     )
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it stands for optional strings of facts"
+)]
 fn text(value: &str) -> Option<String> {
     Some(value.to_owned())
 }

@@ -20,10 +20,8 @@ impl Block {
         } else {
             ""
         };
-        let name = title(facts)
-            .map(|title| format!("  {title}"))
-            .unwrap_or_default();
-        Self(format!("{}{name}{mark}\n", printable_path(&facts.path)))
+        let name = title(facts).unwrap_or_else(|| facts.bus.name().to_owned());
+        Self(format!("{}  {name}{mark}\n", printable_path(&facts.path)))
     }
 
     /// A line; too long ones go on below, at blanks.
@@ -68,8 +66,8 @@ impl Block {
                 (Refusal::SystemDisk { .. }, _) | (_, None) => {}
                 // A command stays in one piece.
                 (Refusal::Busy(_), Some(advice)) => {
-                    self.0
-                        .push_str(&format!("{:1$}-> {advice}\n", "", LABEL + 2));
+                    self.0.push_str(&" ".repeat(LABEL + 2));
+                    self.0.extend(["-> ", &advice, "\n"]);
                 }
                 (_, Some(advice)) => self.line("", &format!("-> {advice}")),
             }
@@ -183,7 +181,7 @@ fn usb_connection(usb: &Usb) -> String {
 }
 
 fn speed(mbit: u32) -> String {
-    if mbit >= 1000 && mbit % 1000 == 0 {
+    if mbit >= 1000 && mbit.is_multiple_of(1000) {
         format!("{} Gbit/s link", mbit / 1000)
     } else {
         format!("{mbit} Mbit/s link")
@@ -241,8 +239,11 @@ fn partition(part: &PartitionFacts) -> String {
 pub(super) fn holders(facts: &Facts) -> Vec<String> {
     let holder = |by: &User| match by {
         User::Mount { .. } | User::Swap => None,
-        User::Crypt { name } | User::Lvm { name } | User::Dm { name } => Some(name.clone()),
-        User::Md { name } | User::Other { name } => Some(name.clone()),
+        User::Crypt { name }
+        | User::Lvm { name }
+        | User::Dm { name }
+        | User::Md { name }
+        | User::Other { name } => Some(name.clone()),
         User::Zfs { pool } => Some(pool.clone()),
         User::Btrfs { uuid } => Some(uuid.clone()),
     };

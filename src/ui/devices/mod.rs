@@ -1,6 +1,8 @@
 //! `mediawriter devices`: which devices there are, whether `flash` would take them, and if not
 //! why. Facts in, text out; the verdict is the policy's own. Readable in 80 columns.
 
+use std::fmt::Write as _;
+
 use crate::device::facts::{Bus, Facts, User};
 use crate::device::policy::{Lift, Purpose, Refusal, Rules, approve};
 use crate::text::{natural, printable, printable_path};
@@ -195,9 +197,12 @@ fn table(devices: &[&Facts]) -> String {
     for [device, size, link, flash, model] in rows {
         let [a, b, c, d] = widths;
         let model = cut(&model, rest);
-        out.push_str(&format!(
-            "{device:a$}  {size:b$}  {link:c$}  {flash:d$}  {model}\n"
-        ));
+        // A String takes every write.
+        writeln!(
+            out,
+            "{device:a$}  {size:b$}  {link:c$}  {flash:d$}  {model}"
+        )
+        .ok();
     }
     out
 }

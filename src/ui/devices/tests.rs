@@ -32,13 +32,13 @@ fn desk() -> Fixture {
         "../../sdb",
     );
     fixture.mount("8:17", "/media/me/MY\\040STICK", "vfat", "/dev/sdb1");
-    let slot = UsbStick {
+    let empty = UsbStick {
         port: "2-3",
         bytes: 0,
         model: "Card Reader",
         ..UsbStick::default()
     };
-    fixture.stick("sdc", 32, &slot);
+    fixture.stick("sdc", 32, &empty);
     let ssd = UsbStick {
         port: "2-4",
         driver: "uas",
@@ -77,8 +77,10 @@ fn the_list_fits_80_columns_and_says_what_to_do() {
 fn everything_is_shown_with_all() {
     let text = list(&desk().system().all(), Show::All);
     assert!(text.contains("/dev/loop0"), "{text}");
-    assert!(text.contains("/dev/sdc  SanDisk Card Reader"), "{text}");
-    assert!(text.contains("there is no medium in it (size 0)"), "{text}");
+    assert!(
+        text.contains("/dev/sdc    no medium             USB 5G    no"),
+        "{text}"
+    );
     assert!(text.contains("/dev/sda1 is mounted at /"), "{text}");
     assert!(!text.contains("Not shown"), "{text}");
 }
@@ -147,10 +149,12 @@ fn hostile_names_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn nothing_attached_is_said_so() {
-    let text = list(&[], Show::Media);
-    assert!(
-        text.starts_with("No device that could hold install media.\n"),
-        "{text}"
-    );
+fn a_system_without_a_usable_device_is_told_what_to_do() {
+    let says = "There is no device that flash would write to.";
+    assert!(list(&[], Show::Media).starts_with(says));
+    let mut fixture = Fixture::new();
+    fixture.sata();
+    fixture.mount("8:0", "/", "ext4", "/dev/sda");
+    let text = list(&fixture.system().all(), Show::Media);
+    assert!(text.contains(&format!("holds /\n\n{says}")), "{text}");
 }
