@@ -99,6 +99,32 @@ pub enum Bus {
     Other,
 }
 
+impl Bus {
+    /// As a person calls it, for the middle of a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usb => "USB device",
+            Self::Sd => "SD card",
+            Self::Mmc => "soldered eMMC",
+            Self::Nvme => "NVMe disk",
+            Self::Ata => "SATA disk",
+            Self::Virtio => "virtual disk",
+            Self::Scsi => "SCSI disk",
+            Self::External => "external disk",
+            Self::Loop => "loop device",
+            Self::Zram => "compressed RAM disk",
+            Self::Ram => "RAM disk",
+            Self::Nbd => "network block device",
+            Self::Dm => "device-mapper device",
+            Self::Md => "RAID array",
+            Self::Optical => "optical drive",
+            Self::File => "file",
+            Self::Sim => "simulated device",
+            Self::Other => "disk",
+        }
+    }
+}
+
 /// USB details, from the usb_device folder above the disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usb {

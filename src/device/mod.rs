@@ -15,8 +15,12 @@ pub mod file;
 pub mod full;
 pub mod handle;
 pub mod look;
+pub mod policy;
 pub mod pool;
+pub mod probe;
+pub mod refusal;
 pub mod sim;
+pub mod target;
 
 /// Sizes and abilities of a device, found out once when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

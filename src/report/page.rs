@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::text::clean;
+use crate::text::printable;
 use crate::units::spoken;
 
 /// Fits a narrow terminal and a mail.
@@ -32,7 +32,7 @@ impl Page {
     /// A labelled text; cleaned here, so that no caller can forget it.
     pub(super) fn field(&mut self, label: &str, text: &str) {
         let mut label = label;
-        for part in wrap(&clean(text), WIDTH - LABEL) {
+        for part in wrap(&printable(text), WIDTH - LABEL) {
             self.line(&format!("{label:<LABEL$}{part}"));
             label = "";
         }

@@ -13,7 +13,7 @@ use crate::device::facts::{Facts, Usb, Use, User};
 use crate::error::{Error, Kind, Result};
 use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict};
 use crate::meter::series::Summary;
-use crate::text::clean;
+use crate::text::printable;
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "mediawriter-record/1";
@@ -231,18 +231,18 @@ impl RunRecord {
             Error::new(Kind::Io, format!("this is no record of a run: {why}")).hint(hint)
         };
         let peek: Peek =
-            serde_json::from_slice(json).map_err(|e| bad(clean(&e.to_string()).into_owned()))?;
+            serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string()).into_owned()))?;
         match peek.schema.as_deref() {
             Some(SCHEMA) => {}
             Some(other) => {
                 return Err(bad(format!(
                     "its schema is '{}', not {SCHEMA}",
-                    clean(other)
+                    printable(other)
                 )));
             }
             None => return Err(bad("it names no schema".to_owned())),
         }
-        serde_json::from_slice(json).map_err(|e| bad(clean(&e.to_string()).into_owned()))
+        serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string()).into_owned()))
     }
 
     /// The last phase of this kind.

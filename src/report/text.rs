@@ -12,7 +12,7 @@ use super::record::{PhaseRecord, RunRecord};
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
 use crate::event::{BadRange, Phase, Verdict};
-use crate::text::clean;
+use crate::text::printable;
 use crate::units::{Bytes, MIB, Rate, spoken};
 
 /// Bad ranges that are listed; the record has more.
@@ -43,7 +43,7 @@ pub fn timing_report(record: &RunRecord) -> String {
 }
 
 fn heading(page: &mut Page, record: &RunRecord) {
-    let what = format!("mediawriter {} timing report", clean(&record.version));
+    let what = format!("mediawriter {} timing report", printable(&record.version));
     if record.succeeded() {
         page.line(&what);
         return;

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use crate::event::{BadRange, Ending, Event, PhaseTotals, Verdict};
-use crate::text::clean;
+use crate::text::printable;
 use crate::units::{Bytes, spoken};
 
 /// The lines an event is worth; most events of a second are worth none.
 pub(super) fn lines(event: &Event) -> Vec<String> {
     let texts = texts(event);
-    texts.iter().map(|text| clean(text).into_owned()).collect()
+    texts.iter().map(|text| printable(text).into_owned()).collect()
 }
 
 fn texts(event: &Event) -> Vec<String> {

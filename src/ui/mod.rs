@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
+pub mod devices;
 mod jsonl;
 mod lines;
 mod plain;
@@ -14,7 +15,7 @@ mod seclog;
 mod tty;
 mod view;
 
-pub use crate::text::clean;
+pub use crate::text::printable;
 pub use jsonl::JsonLines;
 pub use plain::PlainScreen;
 pub use seclog::SecondsLog;
