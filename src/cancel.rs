@@ -1,4 +1,4 @@
-//! The wish to stop, polled between I/Os. Set by signals (`sys::signals`) or by a failure of
+//! The wish to stop, polled between I/Os. Set by signals (`host::signals`) or by a failure of
 //! another thread of the same job.
 
 use std::sync::Arc;

@@ -67,10 +67,10 @@ pub(super) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
         device.flush().map_err(|e| cx.flush_failed(device, e))?;
         // A medium that cannot be looked at is cleared all the same; there is nothing to tell.
         let signatures: Vec<String> = found
-            .unwrap_or_default()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+.unwrap_or_default()
+.iter()
+.map(|s| format!("{} at offset {}", s.name, s.offset))
+.collect();
         if !signatures.is_empty() {
             cx.events.emit(Event::Cleared { signatures });
         }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::record::{PhaseRecord, RunRecord, Waits};
+use super::record::{Busy, PhaseRecord, RunRecord};
 use crate::device::facts::Usb;
 use crate::event::Phase;
 use crate::meter::series;
@@ -33,26 +33,21 @@ pub(super) fn sentence(record: &RunRecord) -> String {
         return format!("too short to judge: {name} took {}.", spoken(took));
     }
     let usb = record.device.as_ref().and_then(|facts| facts.usb.as_ref());
-    record
-        .waits
-        .and_then(|waits| fed_too_slowly(&waits))
+    let busy = record.busy.iter().find(|busy| busy.phase == phase.totals.phase);
+    busy.and_then(|busy| fed_too_slowly(busy, phase))
         .or_else(|| usb.and_then(|usb| full_link(usb, phase)))
-        .unwrap_or_else(|| the_device(record.waits, phase))
+        .unwrap_or_else(|| the_device(busy, phase))
 }
 
-/// Source or hashing, when the device had to wait for half of the time or more.
-fn fed_too_slowly(waits: &Waits) -> Option<String> {
-    let (source, hash) = (
-        percent(waits.source_nanos, waits),
-        percent(waits.hash_nanos, waits),
-    );
-    if source + hash < 50 {
-        return None;
-    }
-    Some(if source >= hash {
-        format!("the source: the target waited {source} % of the time for data from it.")
-    } else {
-        format!("hashing: the target waited {hash} % of the time for data to be hashed.")
+/// Source or hashing, when it was at work for most of the phase and longer than the device.
+fn fed_too_slowly(busy: &Busy, phase: &PhaseRecord) -> Option<String> {
+    let share = |nanos| percent(nanos, phase);
+    let (source, hash, device) =
+        (share(busy.source_nanos), share(busy.hash_nanos), share(busy.device_nanos));
+    let (name, most) = if source >= hash { ("source: reading it", source) } else { ("hashing: SHA-256", hash) };
+    (most >= 70 && most > device).then(|| {
+        format!("the {name} took {most} % of the time of {}, the device {device} %.", phase.totals.phase.name())
+            .replace("the hashing", "hashing")
     })
 }
 
@@ -85,35 +80,24 @@ fn full_link(usb: &Usb, phase: &PhaseRecord) -> Option<String> {
     ))
 }
 
-fn the_device(waits: Option<Waits>, phase: &PhaseRecord) -> String {
+fn the_device(busy: Option<&Busy>, phase: &PhaseRecord) -> String {
     let name = phase.totals.phase.name();
-    match waits {
-        Some(waits) if all(&waits) > 0 => {
-            let busy = percent(waits.device_nanos, &waits);
-            format!(
-                "the device: {busy} % of the time went into I/O on it, the rest into waiting for data."
-            )
+    match busy {
+        Some(busy) => {
+            let share = percent(busy.device_nanos, phase);
+            format!("the device: {name} waited for it {share} % of the time.")
         }
-        _ => format!(
-            "probably the device: {name} at {} fits no ceiling of the link, and what the writers \
-             waited for was not recorded.",
+        None => format!(
+            "probably the device: {name} at {} fits no ceiling of the link, and what was waited for \
+             was not recorded.",
             Rate::of(phase.totals.bytes, phase.totals.took()),
         ),
     }
 }
 
-fn all(waits: &Waits) -> u128 {
-    [waits.source_nanos, waits.hash_nanos, waits.device_nanos]
-        .into_iter()
-        .map(u128::from)
-        .sum()
-}
-
-/// Whole percent of all that was waited for; 0 when nothing was.
-fn percent(part: u64, waits: &Waits) -> u128 {
-    (u128::from(part) * 100)
-        .checked_div(all(waits))
-        .unwrap_or(0)
+/// Whole percent of the phase.
+fn percent(part: u64, phase: &PhaseRecord) -> u128 {
+    (u128::from(part) * 100).checked_div(u128::from(phase.totals.nanos)).unwrap_or(0).min(100)
 }
 
 #[cfg(test)]
@@ -122,7 +106,7 @@ mod tests {
     use crate::event::{PhaseTotals, Sample};
     use crate::meter::series::Summary;
 
-    fn run(rows: &[u64], usb: Option<Usb>, waits: Option<Waits>) -> RunRecord {
+    fn run(rows: &[u64], usb: Option<Usb>, busy: Option<[u64; 3]>) -> RunRecord {
         let phase = Phase::Write;
         let row = |second, mb: u64| Sample {
             phase,
@@ -159,7 +143,7 @@ mod tests {
                 rows,
             }],
             device: Some(device),
-            waits,
+            busy: busy.into_iter().map(|shares| at_work(shares, nanos)).collect(),
             ..RunRecord::default()
         }
     }
@@ -174,12 +158,10 @@ mod tests {
         }
     }
 
-    fn waits(source_nanos: u64, hash_nanos: u64, device_nanos: u64) -> Waits {
-        Waits {
-            source_nanos,
-            hash_nanos,
-            device_nanos,
-        }
+    /// Shares of the phase in percent: source, hashing, device.
+    fn at_work([source, hash, device]: [u64; 3], nanos: u64) -> Busy {
+        let of = |share| nanos / 100 * share;
+        Busy { phase: Phase::Write, source_nanos: of(source), hash_nanos: of(hash), device_nanos: of(device) }
     }
 
     #[test]
@@ -190,7 +172,7 @@ mod tests {
         let late = [vec![90], vec![372; 20]].concat();
         let flat = |speed| vec![speed; 20];
         let (uas, bulk) = (usb(5_000, "uas"), usb(5_000, "usb-storage"));
-        for (rows, usb, waits, start) in [
+        for (rows, usb, busy, start) in [
             (
                 vec![370; 2],
                 Some(&uas),
@@ -201,14 +183,14 @@ mod tests {
             (
                 flat(370),
                 Some(&uas),
-                Some(waits(80, 5, 15)),
-                "the source: the target waited 80 %",
+                Some([80, 5, 15]),
+                "the source: reading it took 80 % of the time of write, the device 15 %",
             ),
             (
                 flat(370),
                 Some(&uas),
-                Some(waits(5, 60, 35)),
-                "hashing: the target waited 60 %",
+                Some([5, 75, 35]),
+                "hashing: SHA-256 took 75 % of the time of write",
             ),
             (
                 flat(370),
@@ -216,13 +198,13 @@ mod tests {
                 None,
                 "the link: write ran flat (varying by 0.0 %) at 74 % of the 500 MB/s that 5000",
             ),
-            (late, Some(&uas), Some(waits(1, 1, 98)), "the link:"),
+            (late, Some(&uas), Some([1, 1, 98]), "the link:"),
             (uneven, Some(&uas), None, "probably the device:"),
             (
                 flat(120),
                 Some(&uas),
-                Some(waits(1, 2, 97)),
-                "the device: 97 % of the time went",
+                Some([1, 2, 97]),
+                "the device: write waited for it 97 %",
             ),
             (flat(250), Some(&uas), None, "probably the device:"),
             (flat(250), Some(&bulk), None, "the link:"),
@@ -243,11 +225,11 @@ mod tests {
             (
                 flat(600),
                 None,
-                Some(Waits::default()),
+                None,
                 "probably the device: write at 600.0 MB/s",
             ),
         ] {
-            let seen = sentence(&run(&rows, usb.cloned(), waits));
+            let seen = sentence(&run(&rows, usb.cloned(), busy));
             assert!(seen.starts_with(start), "{seen}\nexpected {start}");
             assert!(seen.ends_with('.'));
         }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::record::{
+use super::record::{Busy, 
     DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark, RunRecord, SCHEMA,
 };
 use crate::event::{Event, Observer, Phase, PhaseTotals, Sample};
@@ -77,6 +77,12 @@ fn fold(record: &mut RunRecord, event: &Event) {
                 });
             }
         }
+        Event::Busy { phase, source_nanos, hash_nanos, device_nanos } => record.busy.push(Busy {
+            phase: *phase,
+            source_nanos: *source_nanos,
+            hash_nanos: *hash_nanos,
+            device_nanos: *device_nanos,
+        }),
         Event::FirstDifference { offset } => {
             record.first_difference.get_or_insert(*offset);
         }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use super::record::{ChunkDigests, Host, Settings, SourceFacts, Waits};
+use super::record::{Busy, Settings, SourceFacts};
+use crate::digest::chunks::{LEAF, StoredMap};
+use crate::host::facts::HostFacts;
 use super::{RecordBuilder, RunRecord};
 use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::{Caches, Geometry};
@@ -122,12 +124,13 @@ pub(crate) fn record() -> RunRecord {
 
 fn facts(record: &mut RunRecord) {
     "0.1.0".clone_into(&mut record.version);
-    record.host = Host {
-        kernel: "6.8.0-45-generic".to_owned(),
-        machine: "x86_64".to_owned(),
-        cpu: "AMD Ryzen 7 5800X 8-Core Processor".to_owned(),
-        cores: 16,
-        memory: 32 << 30,
+    record.host = HostFacts {
+        kernel: Some("6.8.0-45-generic".to_owned()),
+        machine: Some("x86_64".to_owned()),
+        cpu: Some("AMD Ryzen 7 5800X 8-Core Processor".to_owned()),
+        cores: Some(16),
+        memory: Some(32 << 30),
+        page_size: Some(4096),
     };
     record.device = Some(Facts {
         path: "/dev/sdb".into(),
@@ -172,16 +175,16 @@ fn facts(record: &mut RunRecord) {
         direct: true,
         discard: "trim".to_owned(),
     });
-    record.waits = Some(Waits {
+    record.busy = vec![Busy {
+        phase: Phase::Write,
         source_nanos: 300_000_000,
         hash_nanos: 700_000_000,
         device_nanos: 49_000_000_000,
-    });
-    record.chunk_map = Some(ChunkDigests {
-        leaf: MIB,
-        leaves_per_entry: 4,
+    }];
+    record.chunk_map = Some(StoredMap {
+        leaf_bytes: LEAF,
+        level: 2,
         len: IMAGE,
-        sha256: SHA256.to_owned(),
         entries: vec!["00".repeat(16); 3],
     });
 }

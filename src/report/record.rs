@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Geometry;
 use crate::device::facts::{Facts, Usb, Use, User};
+use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
 use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict};
+use crate::host::facts::HostFacts;
 use crate::meter::series::Summary;
 use crate::text::printable;
 
@@ -34,7 +36,7 @@ pub struct RunRecord {
     /// When the run began, RFC 3339 in UTC.
     pub started: String,
     /// Where it ran.
-    pub host: Host,
+    pub host: HostFacts,
     /// The target, as it was before the run.
     pub device: Option<Facts>,
     /// The target, as it was opened.
@@ -70,27 +72,11 @@ pub struct RunRecord {
     /// How the run ended; absent when it was cut off.
     pub ending: Option<Ending>,
     /// Digests of the image by chunk, with which a later run can verify the medium alone.
-    pub chunk_map: Option<ChunkDigests>,
-    /// What the writers waited for.
-    pub waits: Option<Waits>,
+    pub chunk_map: Option<StoredMap>,
+    /// How long each part of the write and the verify pass was at work.
+    pub busy: Vec<Busy>,
     /// How long the host was suspended during the run. Nanoseconds; not part of any phase.
     pub slept_nanos: u64,
-}
-
-/// The machine a run was made on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Host {
-    /// Kernel release (uname -r).
-    pub kernel: String,
-    /// Machine type (uname -m).
-    pub machine: String,
-    /// Model of the processor.
-    pub cpu: String,
-    /// Processors that the run could use.
-    pub cores: u32,
-    /// Memory in bytes.
-    pub memory: u64,
 }
 
 /// Where the bytes came from.
@@ -180,30 +166,17 @@ pub struct MadeUnbootable {
     pub message: String,
 }
 
-/// Digests of the image by chunk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChunkDigests {
-    /// Bytes that one leaf digest covers.
-    pub leaf: u64,
-    /// Leaves that are folded into one entry.
-    pub leaves_per_entry: u64,
-    /// Bytes of the image.
-    pub len: u64,
-    /// SHA-256 of the image, hex.
-    pub sha256: String,
-    /// One digest an entry, hex.
-    pub entries: Vec<String>,
-}
-
-/// What the threads that did I/O on the target spent their time on, added up over the threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Waits {
-    /// Waiting for data, because the source had not delivered it.
+/// How long each part of a pass was at work; the parts overlap, so the one that was busy for as
+/// long as the phase took is the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// Which pass.
+    pub phase: Phase,
+    /// Reading (and decoding) the source.
     pub source_nanos: u64,
-    /// Waiting for data, because it was not hashed yet.
+    /// SHA-256.
     pub hash_nanos: u64,
-    /// Inside reads and writes of the target.
+    /// Inside reads and writes of the target, per thread that does them.
     pub device_nanos: u64,
 }
 
@@ -231,7 +204,7 @@ impl RunRecord {
             Error::new(Kind::Io, format!("this is no record of a run: {why}")).hint(hint)
         };
         let peek: Peek =
-            serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string()).into_owned()))?;
+            serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string())))?;
         match peek.schema.as_deref() {
             Some(SCHEMA) => {}
             Some(other) => {
@@ -242,7 +215,7 @@ impl RunRecord {
             }
             None => return Err(bad("it names no schema".to_owned())),
         }
-        serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string()).into_owned()))
+        serde_json::from_slice(json).map_err(|e| bad(printable(&e.to_string())))
     }
 
     /// The last phase of this kind.
@@ -265,7 +238,7 @@ impl RunRecord {
 /// mount point does not cost the record.
 fn writable(mut facts: Facts) -> Facts {
     fn name(path: &Path) -> PathBuf {
-        path.to_string_lossy().into_owned().into()
+        path.to_string_lossy().into()
     }
     facts.path = name(&facts.path);
     facts.partition_of = facts.partition_of.as_deref().map(name);

@@ -81,12 +81,16 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
     );
     page.field("started", &record.started);
     let host = &record.host;
-    let memory = Bytes(host.memory).binary();
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+    let cores = host.cores.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let memory = host.memory.map_or_else(|| "?".to_owned(), |n| Bytes(n).binary());
     page.field(
         "host",
         &format!(
-            "Linux {} {}; {}; {} cores; {memory} memory",
-            host.kernel, host.machine, host.cpu, host.cores
+            "Linux {} {}; {}; {cores} cores; {memory} memory",
+            known(&host.kernel),
+            known(&host.machine),
+            known(&host.cpu)
         ),
     );
     if record.slept_nanos > 0 {
@@ -174,7 +178,7 @@ fn device(page: &mut Page, facts: &Facts) {
 }
 
 fn path(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    path.to_string_lossy()
 }
 
 fn bus(bus: Bus) -> &'static str {

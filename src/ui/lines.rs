@@ -10,7 +10,7 @@ use crate::units::{Bytes, spoken};
 /// The lines an event is worth; most events of a second are worth none.
 pub(super) fn lines(event: &Event) -> Vec<String> {
     let texts = texts(event);
-    texts.iter().map(|text| printable(text).into_owned()).collect()
+    texts.iter().map(|text| printable(text)).collect()
 }
 
 fn texts(event: &Event) -> Vec<String> {
