@@ -192,13 +192,9 @@ impl fmt::Display for Refusal {
             }
             Self::Optical => f.write_str("it is an optical drive"),
             Self::FixedInternalDisk { bus } => {
-                write!(
-                    f,
-                    "it looks built in: a {} that is not removable",
-                    bus.name()
-                )
+                write!(f, "it looks built in ({}, not removable)", bus.name())
             }
-            Self::Virtual { bus } => write!(f, "it is no medium of its own but a {}", bus.name()),
+            Self::Virtual { bus } => write!(f, "it is no medium of its own ({})", bus.name()),
             Self::Changed { was, is } => {
                 write!(f, "it is not the device it was: {was} before, {is} now")
             }
@@ -309,99 +305,84 @@ pub fn report(doing: &str, path: &Path, refusals: &[Refusal]) -> Error {
 mod tests {
     use super::*;
 
+    /// What is said about a user of /dev/sdb1, and the command against it.
+    fn check(by: User, sentence: &str, command: &str) {
+        let refusal = Refusal::Busy(Use {
+            device: "/dev/sdb1".into(),
+            by,
+        });
+        assert_eq!(refusal.to_string(), format!("/dev/sdb1 {sentence}"));
+        assert_eq!(refusal.advice().as_deref(), Some(command));
+    }
+
     #[test]
-    fn every_user_is_named_with_the_command_that_releases_it() {
-        let name = |name: &str| name.to_owned();
-        for (by, sentence, command) in [
-            (
-                User::Mount {
-                    at: "/media/My Stick".into(),
-                },
-                "/dev/sdb1 is mounted at /media/My Stick",
-                "umount '/media/My Stick', or give --unmount",
-            ),
-            (
-                User::Swap,
-                "/dev/sdb1 is active swap space",
-                "swapoff /dev/sdb1",
-            ),
-            (
-                User::Crypt {
-                    name: name("luks-1"),
-                },
-                "/dev/sdb1 is open as encrypted volume luks-1",
-                "cryptsetup close luks-1",
-            ),
-            (
-                User::Lvm {
-                    name: name("my--vg-my--root"),
-                },
-                "/dev/sdb1 carries the LVM volume my--vg-my--root",
-                "vgchange -an my-vg",
-            ),
-            (
-                User::Lvm { name: name("odd") },
-                "/dev/sdb1 carries the LVM volume odd",
-                "dmsetup remove odd",
-            ),
-            (
-                User::Dm {
-                    name: name("mpatha"),
-                },
-                "/dev/sdb1 is part of the device-mapper device mpatha",
-                "dmsetup remove mpatha",
-            ),
-            (
-                User::Md {
-                    name: name("md127"),
-                },
-                "/dev/sdb1 is a member of the RAID array md127",
-                "mdadm --stop /dev/md127",
-            ),
-            (
-                User::Zfs { pool: name("tank") },
-                "/dev/sdb1 is a member of the imported ZFS pool tank",
-                "zpool export tank",
-            ),
-            (
-                User::Zfs { pool: name("?") },
-                "/dev/sdb1 is a member of an imported ZFS pool",
-                "zpool export POOL (`zpool status` shows which pool has it)",
-            ),
-            (
-                User::Btrfs { uuid: name("ab") },
-                "/dev/sdb1 is a member of the mounted btrfs ab",
-                "unmount it everywhere (`findmnt -S UUID=ab`)",
-            ),
-            (
-                User::Other {
-                    name: name("loop3"),
-                },
-                "/dev/sdb1 is held by loop3",
-                "losetup -d /dev/loop3",
-            ),
-            (
-                User::Other {
-                    name: name("bcache0"),
-                },
-                "/dev/sdb1 is held by bcache0",
-                "echo 1 > /sys/block/bcache0/bcache/stop",
-            ),
-            (
-                User::Other {
-                    name: name("drbd0"),
-                },
-                "/dev/sdb1 is held by drbd0",
-                "stop drbd0 first (`lsblk` shows it)",
-            ),
-        ] {
-            let refusal = Refusal::Busy(Use {
-                device: "/dev/sdb1".into(),
-                by,
-            });
-            assert_eq!(refusal.to_string(), sentence);
-            assert_eq!(refusal.advice().as_deref(), Some(command));
-        }
+    fn mounts_and_mappings_are_named_with_the_command_that_releases_them() {
+        let (at, umount) = (
+            "/media/My Stick",
+            "umount '/media/My Stick', or give --unmount",
+        );
+        check(
+            User::Mount { at: at.into() },
+            "is mounted at /media/My Stick",
+            umount,
+        );
+        check(User::Swap, "is active swap space", "swapoff /dev/sdb1");
+        let crypt = User::Crypt {
+            name: "luks-1".into(),
+        };
+        check(
+            crypt,
+            "is open as encrypted volume luks-1",
+            "cryptsetup close luks-1",
+        );
+        let lvm = |name: &str| User::Lvm { name: name.into() };
+        let volume = "carries the LVM volume my--vg-my--root";
+        check(lvm("my--vg-my--root"), volume, "vgchange -an my-vg");
+        check(
+            lvm("odd"),
+            "carries the LVM volume odd",
+            "dmsetup remove odd",
+        );
+        let mapping = "is part of the device-mapper device mpatha";
+        check(
+            User::Dm {
+                name: "mpatha".into(),
+            },
+            mapping,
+            "dmsetup remove mpatha",
+        );
+    }
+
+    #[test]
+    fn arrays_pools_and_others_are_named_with_the_command_that_releases_them() {
+        let md = User::Md {
+            name: "md127".into(),
+        };
+        check(
+            md,
+            "is a member of the RAID array md127",
+            "mdadm --stop /dev/md127",
+        );
+        let zfs = |pool: &str| User::Zfs { pool: pool.into() };
+        check(
+            zfs("tank"),
+            "is a member of the imported ZFS pool tank",
+            "zpool export tank",
+        );
+        let which = "zpool export POOL (`zpool status` shows which pool has it)";
+        check(zfs("?"), "is a member of an imported ZFS pool", which);
+        let everywhere = "unmount it everywhere (`findmnt -S UUID=ab`)";
+        let btrfs = User::Btrfs { uuid: "ab".into() };
+        check(btrfs, "is a member of the mounted btrfs ab", everywhere);
+        let other = |name: &str| User::Other { name: name.into() };
+        check(other("loop3"), "is held by loop3", "losetup -d /dev/loop3");
+        let stop = "echo 1 > /sys/block/bcache0/bcache/stop";
+        check(other("bcache0"), "is held by bcache0", stop);
+        check(
+            other("drbd0"),
+            "is held by drbd0",
+            "stop drbd0 first (`lsblk` shows it)",
+        );
     }
 
     #[test]

@@ -26,16 +26,6 @@ fn always(name: &'static str, fixture: Fixture, target: &'static str, rules: &'s
     }
 }
 
-/// Refused for one thing that `--force` lifts.
-fn loose(name: &'static str, fixture: Fixture, target: &'static str, rule: &'static str) -> Case {
-    Case {
-        name,
-        fixture,
-        target,
-        refused: [rule, "", rule, ""],
-    }
-}
-
 fn root_disk() -> Fixture {
     let mut fixture = Fixture::new();
     let disk = fixture.sata();
@@ -154,7 +144,8 @@ fn swap_on_zram() -> Fixture {
 fn cases() -> Vec<Case> {
     let mut all = system_cases();
     all.extend(busy_cases());
-    all.extend(plain_cases());
+    all.extend(stick_cases());
+    all.extend(kind_cases());
     all
 }
 
@@ -240,17 +231,12 @@ fn busy_cases() -> Vec<Case> {
     ]
 }
 
-fn plain_cases() -> Vec<Case> {
+fn stick_cases() -> Vec<Case> {
     let slot = stick(&UsbStick {
         bytes: 0,
         ..UsbStick::default()
     })
     .0;
-    let reader = "pci0000:00/0000:00:1d.0/mmc_host/mmc0/mmc0:aaaa";
-    let soldered = "pci0000:00/0000:00:1c.0/mmc_host/mmc1/mmc1:0001";
-    let nvme = "pci0000:00/0000:00:1d.0/0000:02:00.0/nvme/nvme0";
-    let optical = SATA.replace("ata1", "ata5");
-    let kernel = "virtual/block";
     let part = "/dev/disk/by-id/usb-SanDisk_Ultra_4C53-0:0-part1";
     let whole = "/dev/disk/by-id/usb-SanDisk_Ultra_4C53-0:0";
     vec![
@@ -264,7 +250,7 @@ fn plain_cases() -> Vec<Case> {
             "partition",
         ),
         always(
-            "b22 write-protected stick",
+            "b22 write-protected",
             write_protected(),
             "/dev/sdb",
             "read-only",
@@ -275,56 +261,35 @@ fn plain_cases() -> Vec<Case> {
             "/dev/sdb",
             "no-medium",
         ),
-        always(
-            "SD card",
-            one_disk(reader, "mmcblk0", (179, 0)),
-            "/dev/mmcblk0",
-            "",
-        ),
-        always(
-            "optical drive",
-            one_disk(&optical, "sr0", (11, 0)),
-            "/dev/sr0",
-            "optical",
-        ),
-        always("loop", one_disk(kernel, "loop0", (7, 0)), "/dev/loop0", ""),
-        always(
-            "zram",
-            one_disk(kernel, "zram0", (252, 0)),
-            "/dev/zram0",
-            "",
-        ),
-        loose(
-            "NVMe",
-            one_disk(nvme, "nvme0n1", (259, 0)),
-            "/dev/nvme0n1",
-            "fixed-disk",
-        ),
-        loose(
-            "eMMC",
-            one_disk(soldered, "mmcblk1", (179, 8)),
-            "/dev/mmcblk1",
-            "fixed-disk",
-        ),
-        loose(
-            "array",
-            one_disk(kernel, "md0", (9, 0)),
-            "/dev/md0",
-            "virtual",
-        ),
-        loose(
-            "mapping",
-            one_disk(kernel, "dm-9", (253, 9)),
-            "/dev/dm-9",
-            "virtual",
-        ),
-        loose(
-            "RAM disk",
-            one_disk(kernel, "ram0", (1, 0)),
-            "/dev/ram0",
-            "virtual",
-        ),
     ]
+}
+
+/// Disks that nobody uses, one of a kind.
+fn kind_cases() -> Vec<Case> {
+    let reader = "pci0000:00/0000:00:1d.0/mmc_host/mmc0/mmc0:aaaa";
+    let soldered = "pci0000:00/0000:00:1c.0/mmc_host/mmc1/mmc1:0001";
+    let nvme = "pci0000:00/0000:00:1d.0/0000:02:00.0/nvme/nvme0";
+    let optical = SATA.replace("ata1", "ata5");
+    let kernel = "virtual/block";
+    [
+        (reader, "mmcblk0", "/dev/mmcblk0", ["", ""]),
+        (soldered, "mmcblk1", "/dev/mmcblk1", ["fixed-disk", ""]),
+        (nvme, "nvme0n1", "/dev/nvme0n1", ["fixed-disk", ""]),
+        (&optical, "sr0", "/dev/sr0", ["optical", "optical"]),
+        (kernel, "loop0", "/dev/loop0", ["", ""]),
+        (kernel, "zram0", "/dev/zram0", ["", ""]),
+        (kernel, "md0", "/dev/md0", ["virtual", ""]),
+        (kernel, "dm-9", "/dev/dm-9", ["virtual", ""]),
+        (kernel, "ram0", "/dev/ram0", ["virtual", ""]),
+    ]
+    .into_iter()
+    .map(|(host, name, target, [plain, forced])| Case {
+        name,
+        fixture: one_disk(host, name, (240, 0)),
+        target,
+        refused: [plain, forced, plain, forced],
+    })
+    .collect()
 }
 
 fn rules_of(refusals: &[Refusal]) -> String {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::graph::{At, Layer, Node};
 use super::stack::Snapshot;
 use super::usb;
-use super::{System, bytes, names, number, parse, text};
+use super::{bytes, names, number, parse, text};
 use crate::device::facts::{Bus, DiscardFacts, Facts, Identity, PartitionFacts};
 
 /// A whole disk's folders in /sys.
@@ -143,7 +143,7 @@ fn disk_dir(dir: &Path) -> &Path {
 }
 
 /// The part of the facts that must not change, without looking at anything else.
-pub(super) fn identity(_: &System, dir: &Path, rdev: (u32, u32)) -> Option<Identity> {
+pub(super) fn identity(dir: &Path, rdev: (u32, u32)) -> Option<Identity> {
     let disk = Disk::at(disk_dir(dir));
     dir.join("size").exists().then(|| Identity {
         rdev,

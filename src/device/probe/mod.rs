@@ -115,7 +115,7 @@ impl System {
 
     /// What makes the device the same device, read anew; `None` once it is gone.
     pub fn identity(&self, rdev: (u32, u32)) -> Option<Identity> {
-        describe::identity(self, &self.folder(rdev)?, rdev)
+        describe::identity(&self.folder(rdev)?, rdev)
     }
 
     /// Bytes that the kernel read from and wrote to the device since it appeared. `None` when it

@@ -38,7 +38,7 @@ pub(super) struct Snapshot<'a> {
 /// Why the system needs a device.
 #[derive(Debug)]
 struct Reason {
-    /// `/boot`, or `active swap`.
+    /// `/boot`, `active swap`, or `active swap file /swapfile`.
     what: String,
     /// Devices between it and the disk, from the top.
     through: Vec<At>,
@@ -179,15 +179,14 @@ impl<'a> Snapshot<'a> {
             starts.extend(here.map(|m| (wanted.to_owned(), self.devices_below(m, 0))));
         }
         for swap in &self.swaps {
-            let devices = if swap.file {
-                self.devices_of_file(&swap.path)
+            // The file is named: unlike a partition it is no entry in `uses`.
+            starts.push(if swap.file {
+                let what = format!("active swap file {}", swap.path.display());
+                (what, self.devices_of_file(&swap.path))
             } else {
-                self.graph
-                    .by_path(self.system, &swap.path)
-                    .into_iter()
-                    .collect()
-            };
-            starts.push(("active swap".to_owned(), devices));
+                let device = self.graph.by_path(self.system, &swap.path);
+                ("active swap".to_owned(), device.into_iter().collect())
+            });
         }
         let mut why: HashMap<At, Vec<Reason>> = HashMap::new();
         for (what, devices) in starts {

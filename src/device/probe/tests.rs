@@ -122,8 +122,8 @@ fn a_root_on_lvm_in_luks_is_traced_to_its_disk_and_all_layers_are_listed() {
     );
 }
 
-#[test]
-fn both_disks_of_a_mirror_and_of_a_btrfs_are_needed() {
+/// A mirror of sda1 and sdb1 at /home, a btrfs of sda2 and sdc1 at /.
+fn mirror_and_btrfs() -> Fixture {
     let mut fixture = Fixture::new();
     let first = fixture.sata();
     let second = fixture.disk(&SATA.replace("ata1", "ata2"), "sdb", (8, 16), 1 << 40);
@@ -151,7 +151,12 @@ fn both_disks_of_a_mirror_and_of_a_btrfs_are_needed() {
     fixture.write(&format!("{btrfs}/sdc1"), "");
     // The other member is not the one it was mounted from.
     fixture.mount("0:30", "/", "btrfs", "/dev/sdc1");
+    fixture
+}
 
+#[test]
+fn both_disks_of_a_mirror_and_of_a_btrfs_are_needed() {
+    let fixture = mirror_and_btrfs();
     let member = |name: &str| {
         used(
             name,
@@ -276,7 +281,7 @@ fn a_root_in_a_file_and_a_swap_file_are_traced_to_the_disk_below() {
     fixture.swap("/host/swap\\040file", "file");
     assert_eq!(
         facts(&fixture, "/dev/sda").system,
-        text("holds / (through loop7, sda1); holds active swap (on sda1)")
+        text("holds / (through loop7, sda1); holds active swap file /host/swap file (on sda1)")
     );
     let image = facts(&fixture, "/dev/loop7");
     assert_eq!(image.system, text("holds /"));
@@ -366,8 +371,8 @@ fn usb_links_and_drivers_are_read_from_the_device_above() {
     }
 }
 
-#[test]
-fn buses_are_told_apart() {
+/// One disk of every kind.
+fn every_bus() -> Fixture {
     let fixture = Fixture::new();
     let nvme = "pci0000:00/0000:00:1d.0/0000:02:00.0/nvme/nvme0";
     fixture.disk(nvme, "nvme0n1", (259, 1), 1 << 40);
@@ -424,7 +429,12 @@ fn buses_are_told_apart() {
     ] {
         fixture.over(name, rdev, &[]);
     }
-    let all = fixture.system().all();
+    fixture
+}
+
+#[test]
+fn buses_are_told_apart() {
+    let all = every_bus().system().all();
     let found: Vec<(&str, Bus)> = all
         .iter()
         .map(|facts| (facts.name.as_str(), facts.bus))

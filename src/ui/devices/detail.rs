@@ -123,10 +123,11 @@ pub fn detail(facts: &Facts, verdict: &Verdict) -> String {
     if let Some(file) = &facts.backing_file {
         block.line("file", &printable_path(file));
     }
-    let removable = if facts.removable {
-        "removable"
-    } else {
-        "not removable"
+    let removable = match (facts.bus, facts.removable) {
+        // The kernel calls a card's reader fixed.
+        (Bus::Sd, _) => "card",
+        (_, true) => "removable",
+        (_, false) => "not removable",
     };
     let access = if facts.read_only {
         "write-protected"
@@ -220,19 +221,22 @@ fn discard(discard: &DiscardFacts) -> String {
     parts.join(", ")
 }
 
+/// What a device or partition holds, e.g. `vfat "MY STICK"`; empty when nothing is known.
 fn content(kind: Option<&String>, label: Option<&String>) -> String {
-    let kind = kind.map_or_else(|| "unknown".to_owned(), |kind| printable(kind));
-    match label {
-        Some(label) => format!("{kind} \"{}\"", printable(label)),
-        None => kind,
-    }
+    let kind = kind.map(|kind| printable(kind));
+    let label = label.map(|label| format!("\"{}\"", printable(label)));
+    let known: Vec<String> = kind.into_iter().chain(label).collect();
+    known.join(" ")
 }
 
 fn partition(part: &PartitionFacts) -> String {
-    let known = part.fs_type.is_some() || part.label.is_some();
-    let content = known.then(|| content(part.fs_type.as_ref(), part.label.as_ref()));
-    let content = content.map(|text| format!(", {text}")).unwrap_or_default();
-    format!("{}: {}{content}", printable(&part.name), Bytes(part.size))
+    let content = content(part.fs_type.as_ref(), part.label.as_ref());
+    let comma = if content.is_empty() { "" } else { ", " };
+    format!(
+        "{}: {}{comma}{content}",
+        printable(&part.name),
+        Bytes(part.size)
+    )
 }
 
 /// Names of those that hold the device, mounts and swap left out.

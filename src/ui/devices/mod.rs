@@ -226,16 +226,20 @@ fn size(facts: &Facts) -> String {
 
 /// Vendor and model, or what else tells a person which one it is.
 fn title(facts: &Facts) -> Option<String> {
-    let words: Vec<&str> = [&facts.vendor, &facts.model]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    if words.is_empty() {
-        let file = facts.backing_file.as_ref()?.file_name()?;
-        return Some(printable(&file.to_string_lossy()));
-    }
-    Some(printable(&words.join(" ")))
+    let (vendor, model) = (facts.vendor.as_deref(), facts.model.as_deref());
+    let title = match (vendor, model) {
+        // Many models begin with the vendor's name.
+        (Some(vendor), Some(model)) if !model.starts_with(vendor) => format!("{vendor} {model}"),
+        (_, Some(model)) => model.to_owned(),
+        (Some(vendor), None) => vendor.to_owned(),
+        (None, None) => facts
+            .backing_file
+            .as_ref()?
+            .file_name()?
+            .to_string_lossy()
+            .into_owned(),
+    };
+    Some(printable(&title))
 }
 
 /// How it is connected, short enough for a column.
