@@ -14,9 +14,7 @@ impl CancelToken {
     /// Asks everybody to stop because of this signal. The first signal stays the reason.
     pub fn cancel(&self, signal: i32) {
         // Only the first store matters: a second signal does not change why we stop.
-        self.0
-            .compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst)
-            .ok();
+        self.0.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).ok();
     }
 
     /// The signal that asked to stop, if any.
@@ -38,10 +36,7 @@ impl CancelToken {
                     15 => "SIGTERM",
                     _ => "a signal",
                 };
-                Err(Error::new(
-                    Kind::Cancelled(signal),
-                    format!("cancelled by {name}"),
-                ))
+                Err(Error::new(Kind::Cancelled(signal), format!("cancelled by {name}")))
             }
         }
     }

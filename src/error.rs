@@ -79,13 +79,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of `kind`; `what` is a sentence without a full stop.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self {
-            kind,
-            what: what.into(),
-            place: None,
-            hint: None,
-            source: None,
-        }
+        Self { kind, what: what.into(), place: None, hint: None, source: None }
     }
 
     /// Policy or person said no.
@@ -100,10 +94,7 @@ impl Error {
 
     /// A system call failed; the cause is printed behind `what`.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self {
-            source: Some(source),
-            ..Self::new(Kind::Io, what)
-        }
+        Self { source: Some(source), ..Self::new(Kind::Io, what) }
     }
 
     /// Says at which offset, over which length.
@@ -197,12 +188,9 @@ mod tests {
 
     #[test]
     fn an_error_says_what_where_why_and_what_to_try() {
-        let error = Error::io(
-            "writing to /dev/sdb failed",
-            io::Error::from_raw_os_error(28),
-        )
-        .at(16 << 20, 4 << 20)
-        .hint("use a larger stick");
+        let error = Error::io("writing to /dev/sdb failed", io::Error::from_raw_os_error(28))
+            .at(16 << 20, 4 << 20)
+            .hint("use a larger stick");
         assert_eq!(
             error.to_string(),
             "writing to /dev/sdb failed at offset 16777216 (16.0 MiB), length 4194304: \

@@ -318,18 +318,12 @@ impl Events {
 
     /// Emits a warning.
     pub fn warn(&self, code: &str, message: impl Into<String>) {
-        self.emit(Event::Warning {
-            code: code.to_owned(),
-            message: message.into(),
-        });
+        self.emit(Event::Warning { code: code.to_owned(), message: message.into() });
     }
 
     /// Emits a note.
     pub fn note(&self, code: &str, message: impl Into<String>) {
-        self.emit(Event::Note {
-            code: code.to_owned(),
-            message: message.into(),
-        });
+        self.emit(Event::Note { code: code.to_owned(), message: message.into() });
     }
 }
 

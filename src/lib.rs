@@ -12,7 +12,7 @@ pub mod meter;
 pub mod report;
 pub mod source;
 pub mod sys;
-mod text;
+pub mod text;
 pub mod time;
 pub mod ui;
 pub mod units;

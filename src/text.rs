@@ -86,10 +86,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
         let digits = |run: &str| run.starts_with(|c: char| c.is_ascii_digit());
         let order = if digits(run_a) && digits(run_b) {
             let (x, y) = (run_a.trim_start_matches('0'), run_b.trim_start_matches('0'));
-            x.len()
-                .cmp(&y.len())
-                .then_with(|| x.cmp(y))
-                .then_with(|| run_a.cmp(run_b))
+            x.len().cmp(&y.len()).then_with(|| x.cmp(y)).then_with(|| run_a.cmp(run_b))
         } else if is_sd_like(run_a) && is_sd_like(run_b) && run_a[..2] == run_b[..2] {
             run_a.len().cmp(&run_b.len()).then_with(|| run_a.cmp(run_b))
         } else {
@@ -104,17 +101,13 @@ pub fn natural(a: &str, b: &str) -> Ordering {
 
 /// The drivers that count in letters: sda ... sdz, sdaa (sd, virtio_blk, xen-blkfront, IDE).
 fn is_sd_like(run: &str) -> bool {
-    ["sd", "vd", "hd"]
-        .iter()
-        .any(|prefix| run.starts_with(prefix))
+    ["sd", "vd", "hd"].iter().any(|prefix| run.starts_with(prefix))
 }
 
 /// The longest start of only digits or only other characters, and the rest.
 fn first_run(text: &str) -> (&str, &str) {
     let digit = text.starts_with(|c: char| c.is_ascii_digit());
-    let end = text
-        .find(|c: char| c.is_ascii_digit() != digit)
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| c.is_ascii_digit() != digit).unwrap_or(text.len());
     text.split_at(end)
 }
 

@@ -34,10 +34,7 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock that starts now.
     pub fn start() -> Self {
-        Self {
-            start: read(ClockId::CLOCK_MONOTONIC),
-            slept_before: suspended_so_far(),
-        }
+        Self { start: read(ClockId::CLOCK_MONOTONIC), slept_before: suspended_so_far() }
     }
 }
 
@@ -85,10 +82,7 @@ impl Clock for SimClock {
 }
 
 /// The wall clock as RFC 3339 in UTC, e.g. `2026-03-01T12:00:00Z`; for records only.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one reading of the wall clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one reading of the wall clock")]
 pub fn wall_clock() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

@@ -23,11 +23,7 @@ pub struct Bytes(pub u64);
 impl Bytes {
     /// In the largest binary unit that leaves at least 1, e.g. `4.70 GiB`.
     pub fn binary(self) -> String {
-        scaled(
-            self.0,
-            1024,
-            &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
-        )
+        scaled(self.0, 1024, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
     }
 
     /// In the largest decimal unit that leaves at least 1, e.g. `5.05 GB`.
@@ -46,11 +42,7 @@ fn scaled(bytes: u64, step: u64, units: &[&str]) -> String {
     if unit == 0 {
         return format!("{bytes} B");
     }
-    let digits = if value < 10.0 {
-        2
-    } else {
-        usize::from(value < 1000.0)
-    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 1000.0) };
     format!("{value:.digits$} {}", units[unit])
 }
 
@@ -101,10 +93,7 @@ impl FromStr for Bytes {
             }
         };
         decimal_times(number, scale).map(Bytes).ok_or_else(|| {
-            BadUnit(format!(
-                "'{}' is not a whole number of bytes below 2^64",
-                text.escape_debug()
-            ))
+            BadUnit(format!("'{}' is not a whole number of bytes below 2^64", text.escape_debug()))
         })
     }
 }
@@ -112,9 +101,7 @@ impl FromStr for Bytes {
 /// Splits `12.5MB` into `12.5` and `MB`.
 fn split_number(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
@@ -144,11 +131,7 @@ impl Rate {
     /// `bytes` divided by `took`; zero when no time passed.
     pub fn of(bytes: u64, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
-        let bytes_per_second = if seconds > 0.0 {
-            bytes as f64 / seconds
-        } else {
-            0.0
-        };
+        let bytes_per_second = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
         Self { bytes_per_second }
     }
 
@@ -164,11 +147,7 @@ impl Rate {
 }
 
 fn three_digits(value: f64, unit: &str) -> String {
-    let digits = if value < 10.0 {
-        2
-    } else {
-        usize::from(value < 1000.0)
-    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 1000.0) };
     format!("{value:.digits$} {unit}")
 }
 
@@ -184,9 +163,7 @@ impl FromStr for Rate {
     /// Takes a size followed by `/s`: `20MB/s`, `20MiB/s`; the `/s` may be left out.
     fn from_str(text: &str) -> Result<Self, BadUnit> {
         let bytes: Bytes = text.trim().trim_end_matches("/s").parse()?;
-        Ok(Self {
-            bytes_per_second: bytes.0 as f64,
-        })
+        Ok(Self { bytes_per_second: bytes.0 as f64 })
     }
 }
 
@@ -248,18 +225,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in [
-            "",
-            "x",
-            "-1",
-            "1.2.3",
-            "1.0000001",
-            "4Q",
-            "20000000000GiB",
-            ".5K",
-            "1e3",
-            "4 M B",
-        ] {
+        for text in
+            ["", "x", "-1", "1.2.3", "1.0000001", "4Q", "20000000000GiB", ".5K", "1e3", "4 M B"]
+        {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }
@@ -271,10 +239,7 @@ mod tests {
         assert_eq!(Bytes(3 << 40).to_string(), "3.00 TiB (3.30 TB)");
         let rate = Rate::of(497 << 20, Duration::from_secs(1));
         assert_eq!(rate.to_string(), "521.1 MB/s (497.0 MiB/s)");
-        assert_eq!(
-            Rate::of(500_000, Duration::from_secs(1)).decimal(),
-            "0.50 MB/s"
-        );
+        assert_eq!(Rate::of(500_000, Duration::from_secs(1)).decimal(), "0.50 MB/s");
         assert_eq!(Rate::of(5, Duration::ZERO).decimal(), "0.00 MB/s");
     }
 

@@ -1,10 +1,6 @@
 //! Facts of the system the test runs on, and of real loop devices where the test may attach them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test and its attachments"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test and its attachments")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,42 +25,25 @@ impl Loop {
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("stick.img");
-        std::fs::File::create(&file)
-            .unwrap()
-            .set_len(bytes)
-            .unwrap();
-        let output = Command::new("losetup")
-            .args(["--find", "--show"])
-            .args(options)
-            .arg(&file)
-            .output();
+        std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).args(options).arg(&file).output();
         let Ok(output) = output.inspect_err(|error| println!("skipped: losetup: {error}")) else {
             return None;
         };
         if !output.status.success() {
-            println!(
-                "skipped: losetup: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            println!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr));
             return None;
         }
         let device = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
         let file = std::fs::canonicalize(file).unwrap();
-        Some(Self {
-            device,
-            file,
-            _folder: folder,
-        })
+        Some(Self { device, file, _folder: folder })
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        Command::new("losetup")
-            .arg("--detach")
-            .arg(&self.device)
-            .status()
-            .unwrap();
+        Command::new("losetup").arg("--detach").arg(&self.device).status().unwrap();
     }
 }
 
@@ -88,10 +67,7 @@ fn a_read_only_loop_with_4096_byte_sectors_is_described_and_refused() {
     let refusals = approve(facts.clone(), &Rules::default()).unwrap_err();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert_eq!(refusals[0].rule(), "read-only");
-    let reading = Rules {
-        purpose: Purpose::ReadOnly,
-        ..Rules::default()
-    };
+    let reading = Rules { purpose: Purpose::ReadOnly, ..Rules::default() };
     assert!(approve(facts, &reading).is_ok());
 }
 
@@ -102,10 +78,7 @@ fn b25_a_device_of_3_tib_has_its_size() {
     };
     let facts = System::host().facts(&stick.device).unwrap();
     assert_eq!(facts.size, 3 << 40);
-    let rules = Rules {
-        image_size: Some(3 << 40),
-        ..Rules::default()
-    };
+    let rules = Rules { image_size: Some(3 << 40), ..Rules::default() };
     assert!(approve(facts, &rules).is_ok());
 }
 
@@ -116,23 +89,14 @@ fn a_loop_over_a_loop_is_in_use_and_identity_goes_with_the_attachment() {
     };
     let system = System::host();
     let before = system.facts(&below.device).unwrap().identity();
-    let output = Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(&below.device)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("losetup").args(["--find", "--show"]).arg(&below.device).output().unwrap();
     let above = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let uses = system.facts(&below.device).unwrap().uses;
     let source = system.source_at(Path::new(&above)).unwrap();
-    Command::new("losetup")
-        .args(["--detach", &above])
-        .status()
-        .unwrap();
+    Command::new("losetup").args(["--detach", &above]).status().unwrap();
     assert_eq!(uses.len(), 1, "{uses:?}");
-    assert!(
-        source.chain.iter().any(|link| link.rdev == before.rdev),
-        "{source:?}"
-    );
+    assert!(source.chain.iter().any(|link| link.rdev == before.rdev), "{source:?}");
     assert_eq!(system.identity(before.rdev), Some(before));
 }
 
@@ -144,10 +108,7 @@ fn the_kernel_counts_what_is_read() {
     let system = System::host();
     let rdev = system.facts(&stick.device).unwrap().rdev;
     let Some((before, _)) = system.kernel_counters(rdev) else {
-        println!(
-            "skipped: this kernel does not count ({})",
-            stick.device.display()
-        );
+        println!("skipped: this kernel does not count ({})", stick.device.display());
         return;
     };
     let read = std::fs::read(&stick.device).unwrap();
@@ -158,26 +119,13 @@ fn the_kernel_counts_what_is_read() {
 #[test]
 fn the_disk_of_the_running_system_is_never_approved() {
     let system = System::host();
-    let needed: Vec<_> = system
-        .all()
-        .into_iter()
-        .filter(|facts| facts.system.is_some())
-        .collect();
+    let needed: Vec<_> = system.all().into_iter().filter(|facts| facts.system.is_some()).collect();
     if needed.is_empty() {
         println!("skipped: no block device below / (container?)");
     }
     for facts in needed {
-        let rules = Rules {
-            force: true,
-            unmount: true,
-            ..Rules::default()
-        };
+        let rules = Rules { force: true, unmount: true, ..Rules::default() };
         let refusals = approve(facts, &rules).unwrap_err();
-        assert!(
-            refusals
-                .iter()
-                .any(|refusal| refusal.rule() == "system-disk"),
-            "{refusals:?}"
-        );
+        assert!(refusals.iter().any(|refusal| refusal.rule() == "system-disk"), "{refusals:?}");
     }
 }

@@ -2,10 +2,7 @@
 //! `helper`; so there is a `main` here instead of libtest, which would have threads of its own in
 //! which nothing blocks the signals. `--list` and test names are understood as libtest does, for
 //! cargo-nextest.
-#![expect(
-    clippy::print_stdout,
-    reason = "the test's own report, and the helper's way to talk"
-)]
+#![expect(clippy::print_stdout, reason = "the test's own report, and the helper's way to talk")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test without libtest")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -22,20 +19,11 @@ use nix::unistd::Pid;
 type Test = (&'static str, fn());
 
 const TESTS: [Test; 5] = [
-    (
-        "the_first_signal_is_polite_and_the_process_dies_of_it",
-        polite,
-    ),
+    ("the_first_signal_is_polite_and_the_process_dies_of_it", polite),
     ("a_shell_sees_130_and_143", seen_by_a_shell),
-    (
-        "the_second_wish_ends_a_process_that_does_not_stop",
-        impatient,
-    ),
+    ("the_second_wish_ends_a_process_that_does_not_stop", impatient),
     ("one_wish_said_twice_is_one_wish", said_twice),
-    (
-        "what_was_ignored_at_the_start_stays_ignored",
-        ignored_before,
-    ),
+    ("what_was_ignored_at_the_start_stays_ignored", ignored_before),
 ];
 
 fn main() -> ExitCode {
@@ -45,11 +33,8 @@ fn main() -> ExitCode {
         return helper(how);
     }
     let ignored_only = args.contains(&"--ignored");
-    let names: Vec<&str> = args
-        .iter()
-        .copied()
-        .filter(|a| !a.starts_with('-') && *a != "terse")
-        .collect();
+    let names: Vec<&str> =
+        args.iter().copied().filter(|a| !a.starts_with('-') && *a != "terse").collect();
     let chosen = TESTS.iter().filter(|(name, _)| {
         !ignored_only && (names.is_empty() || names.iter().any(|wanted| name.contains(wanted)))
     });
@@ -99,9 +84,7 @@ fn say(line: &str) {
 
 fn wait(millis: u64) {
     let (_sender, receiver) = mpsc::channel::<()>();
-    receiver
-        .recv_timeout(Duration::from_millis(millis))
-        .unwrap_err();
+    receiver.recv_timeout(Duration::from_millis(millis)).unwrap_err();
 }
 
 /// A running helper, ended with the test.
@@ -122,15 +105,9 @@ impl Job {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut job = Self {
-            child,
-            pid: Pid::from_raw(0),
-            out,
-        };
+        let mut job = Self { child, pid: Pid::from_raw(0), out };
         let line = job.line();
-        let Some(pid) = line.strip_prefix("ready ") else {
-            panic!("{line}")
-        };
+        let Some(pid) = line.strip_prefix("ready ") else { panic!("{line}") };
         job.pid = Pid::from_raw(pid.parse().unwrap());
         job
     }
@@ -169,11 +146,9 @@ fn polite() {
 }
 
 fn seen_by_a_shell() {
-    for (signal, code) in [
-        (Signal::SIGINT, "130"),
-        (Signal::SIGTERM, "143"),
-        (Signal::SIGHUP, "129"),
-    ] {
+    for (signal, code) in
+        [(Signal::SIGINT, "130"), (Signal::SIGTERM, "143"), (Signal::SIGHUP, "129")]
+    {
         // Not with `&`: a shell without job control would ignore SIGINT for it.
         let mut job = Job::start(r#""$0" "$@"; echo "code $?""#, "polite");
         job.send(signal);
@@ -183,10 +158,7 @@ fn seen_by_a_shell() {
 }
 
 fn impatient() {
-    for (first, second) in [
-        (Signal::SIGINT, Signal::SIGINT),
-        (Signal::SIGHUP, Signal::SIGTERM),
-    ] {
+    for (first, second) in [(Signal::SIGINT, Signal::SIGINT), (Signal::SIGHUP, Signal::SIGTERM)] {
         let mut job = Job::start(BECOME, "stubborn");
         job.send(first);
         assert_eq!(job.line(), format!("stopping {}", first as i32));
@@ -205,20 +177,14 @@ fn said_twice() {
     wait(700);
     job.send(Signal::SIGHUP);
     wait(100);
-    assert!(
-        job.child.try_wait().unwrap().is_none(),
-        "ended by the same wish said twice"
-    );
+    assert!(job.child.try_wait().unwrap().is_none(), "ended by the same wish said twice");
 }
 
 fn ignored_before() {
     let mut job = Job::start(r#"trap "" HUP; exec "$0" "$@""#, "polite");
     job.send(Signal::SIGHUP);
     wait(200);
-    assert!(
-        job.child.try_wait().unwrap().is_none(),
-        "ended by an ignored signal"
-    );
+    assert!(job.child.try_wait().unwrap().is_none(), "ended by an ignored signal");
     // The first wish it sees is this one, so SIGHUP was not seen at all.
     job.send(Signal::SIGTERM);
     assert_eq!(job.line(), "stopping 15");

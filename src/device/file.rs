@@ -34,18 +34,14 @@ impl FileDevice {
             Access::Exclusive | Access::Read => handle::open(path, access, sizes),
         }
         .context(|| format!("cannot open the file {name}"))?;
-        let meta = file
-            .metadata()
-            .context(|| format!("cannot read the size of {name}"))?;
+        let meta = file.metadata().context(|| format!("cannot read the size of {name}"))?;
         let size = meta.len();
         if !size.is_multiple_of(u64::from(SECTOR)) || size == 0 {
             return Err(Error::refused(format!(
                 "{name} has {size} bytes: a file that stands for a stick needs a size that is a \
                  multiple of {SECTOR}"
             ))
-            .hint(format!(
-                "truncate --size=%{SECTOR} FILE, or let --create SIZE make the file"
-            )));
+            .hint(format!("truncate --size=%{SECTOR} FILE, or let --create SIZE make the file")));
         }
         let arg = match access {
             Access::Read => FlockArg::LockSharedNonblock,
@@ -78,12 +74,7 @@ impl FileDevice {
             },
         };
         let inode = (meta.dev(), meta.ino());
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            inode,
-            geometry,
-        })
+        Ok(Self { file, path: path.to_owned(), inode, geometry })
     }
 }
 
@@ -128,10 +119,8 @@ impl BlockDevice for FileDevice {
     }
 
     fn check_identity(&self) -> std::result::Result<(), String> {
-        let now = self
-            .path
-            .metadata()
-            .map_err(|e| format!("it cannot be looked up any more ({e})"))?;
+        let now =
+            self.path.metadata().map_err(|e| format!("it cannot be looked up any more ({e})"))?;
         if (now.dev(), now.ino()) != self.inode {
             return Err("another file took its name".to_owned());
         }

@@ -15,10 +15,7 @@ pub fn write_full(device: &dyn BlockDevice, offset: u64, buf: &[u8]) -> io::Resu
     while done < buf.len() {
         match device.write_at(offset + done as u64, &buf[done..]) {
             Ok(0) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::WriteZero,
-                    "the device took no data",
-                ));
+                return Err(io::Error::new(io::ErrorKind::WriteZero, "the device took no data"));
             }
             Ok(n) => done += whole_blocks(device, n, buf.len() - done)?,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -54,9 +51,9 @@ fn whole_blocks(device: &dyn BlockDevice, got: usize, asked: usize) -> io::Resul
     }
     let block = usize::try_from(device.geometry().logical_block).map_err(io::Error::other)?;
     match got / block * block {
-        0 => Err(io::Error::other(format!(
-            "the device transferred {got} bytes, less than a block"
-        ))),
+        0 => {
+            Err(io::Error::other(format!("the device transferred {got} bytes, less than a block")))
+        }
         whole => Ok(whole),
     }
 }

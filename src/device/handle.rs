@@ -25,24 +25,16 @@ pub enum Access {
 /// Opens `path` for blocks of one of the `candidates` sizes; returns the first size that direct
 /// reads work with, or `None` when the file had to be opened buffered.
 pub fn open(path: &Path, access: Access, candidates: &[u32]) -> io::Result<(File, Option<u32>)> {
-    match options(access)
-        .custom_flags(flags(access) | libc::O_DIRECT)
-        .open(path)
-    {
+    match options(access).custom_flags(flags(access) | libc::O_DIRECT).open(path) {
         Ok(file) => {
-            if let Some(block) = candidates
-                .iter()
-                .find(|block| reads_directly(&file, **block))
-            {
+            if let Some(block) = candidates.iter().find(|block| reads_directly(&file, **block)) {
                 return Ok((file, Some(*block)));
             }
         }
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
         Err(e) => return Err(e),
     }
-    let file = options(access)
-        .custom_flags(flags(access) | libc::O_DSYNC)
-        .open(path)?;
+    let file = options(access).custom_flags(flags(access) | libc::O_DSYNC).open(path)?;
     Ok((file, None))
 }
 
@@ -54,11 +46,7 @@ fn options(access: Access) -> OpenOptions {
 
 fn flags(access: Access) -> i32 {
     // O_NOFOLLOW: the path was resolved when it was checked; a link now would be another target.
-    let exclusive = if access == Access::Exclusive {
-        libc::O_EXCL
-    } else {
-        0
-    };
+    let exclusive = if access == Access::Exclusive { libc::O_EXCL } else { 0 };
     libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | exclusive
 }
 

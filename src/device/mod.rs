@@ -14,6 +14,7 @@ pub mod facts;
 pub mod file;
 pub mod full;
 pub mod handle;
+pub mod linux;
 pub mod look;
 pub mod policy;
 pub mod pool;

@@ -101,10 +101,7 @@ impl Approved {
     /// Mount points to unmount before anything else, in this order.
     pub fn to_unmount(&self) -> Vec<&Path> {
         let mount = |refusal| match refusal {
-            &Refusal::Busy(Use {
-                by: User::Mount { ref at },
-                ..
-            }) => Some(at.as_path()),
+            &Refusal::Busy(Use { by: User::Mount { ref at }, .. }) => Some(at.as_path()),
             _ => None,
         };
         self.lifted.iter().filter_map(mount).collect()
@@ -120,15 +117,7 @@ pub fn approve(facts: Facts, rules: &Rules) -> Result<Approved, Vec<Refusal>> {
         None => false,
     };
     let (lifted, stay): (Vec<_>, Vec<_>) = found.into_iter().partition(lifted_by);
-    if stay.is_empty() {
-        Ok(Approved {
-            facts,
-            purpose: rules.purpose,
-            lifted,
-        })
-    } else {
-        Err(stay)
-    }
+    if stay.is_empty() { Ok(Approved { facts, purpose: rules.purpose, lifted }) } else { Err(stay) }
 }
 
 /// Every rule that the device breaks, lifted or not, the gravest first.
@@ -141,12 +130,7 @@ fn refusals(facts: &Facts, rules: &Rules) -> Vec<Refusal> {
         return found;
     }
     found.extend(facts.system.clone().map(|why| Refusal::SystemDisk { why }));
-    found.extend(
-        facts
-            .partition_of
-            .clone()
-            .map(|disk| Refusal::PartitionInsteadOfDisk { disk }),
-    );
+    found.extend(facts.partition_of.clone().map(|disk| Refusal::PartitionInsteadOfDisk { disk }));
     if facts.bus == Bus::Optical {
         found.push(Refusal::Optical);
     }
@@ -155,14 +139,8 @@ fn refusals(facts: &Facts, rules: &Rules) -> Vec<Refusal> {
     }
     found.extend(source_on(facts, rules));
     found.extend(facts.uses.iter().cloned().map(Refusal::Busy));
-    if let Some(needs) = rules
-        .image_size
-        .filter(|needs| *needs > facts.size && facts.size > 0)
-    {
-        found.push(Refusal::TooSmall {
-            needs,
-            has: facts.size,
-        });
+    if let Some(needs) = rules.image_size.filter(|needs| *needs > facts.size && facts.size > 0) {
+        found.push(Refusal::TooSmall { needs, has: facts.size });
     }
     if matches!(facts.bus, Bus::Dm | Bus::Md | Bus::Ram) {
         found.push(Refusal::Virtual { bus: facts.bus });
@@ -196,46 +174,29 @@ fn fixed(facts: &Facts) -> bool {
 
 fn source_on(facts: &Facts, rules: &Rules) -> Option<Refusal> {
     let source = rules.source.as_ref()?;
-    let refusal = |how: &str| Refusal::SourceOnTarget {
-        source: source.path.clone(),
-        how: how.to_owned(),
-    };
+    let refusal =
+        |how: &str| Refusal::SourceOnTarget { source: source.path.clone(), how: how.to_owned() };
     if facts.backing_file.as_ref() == Some(&source.path) {
         return Some(refusal("is the file behind the target"));
     }
     let ours = |link: &&Link| {
         link.rdev == facts.rdev || facts.partitions.iter().any(|part| part.rdev == link.rdev)
     };
-    source
-        .chain
-        .iter()
-        .find(ours)
-        .map(|link| refusal(&link.how))
+    source.chain.iter().find(ours).map(|link| refusal(&link.how))
 }
 
 /// Compares what must not change between check and write.
 pub fn same(before: &Identity, now: &Identity) -> Result<(), Refusal> {
     let text = |value: &Option<String>| {
-        value.as_deref().map_or_else(
-            || "none".to_owned(),
-            |text| format!("'{}'", printable(text)),
-        )
+        value.as_deref().map_or_else(|| "none".to_owned(), |text| format!("'{}'", printable(text)))
     };
     let seq = |value: Option<u64>| value.map_or("unknown".to_owned(), |n| n.to_string());
     let rdev = |(major, minor): (u32, u32)| format!("{major}:{minor}");
     let pairs = [
         ("device number", rdev(before.rdev), rdev(now.rdev)),
-        (
-            "size",
-            format!("{} bytes", before.size),
-            format!("{} bytes", now.size),
-        ),
+        ("size", format!("{} bytes", before.size), format!("{} bytes", now.size)),
         ("serial number", text(&before.serial), text(&now.serial)),
-        (
-            "disk sequence number",
-            seq(before.diskseq),
-            seq(now.diskseq),
-        ),
+        ("disk sequence number", seq(before.diskseq), seq(now.diskseq)),
     ];
     if before == now {
         return Ok(());
@@ -243,16 +204,8 @@ pub fn same(before: &Identity, now: &Identity) -> Result<(), Refusal> {
     let differing = || pairs.iter().filter(|(_, was, is)| was != is);
     let list = |values: Vec<String>| values.join(", ");
     Err(Refusal::Changed {
-        was: list(
-            differing()
-                .map(|(name, was, _)| format!("{name} {was}"))
-                .collect(),
-        ),
-        is: list(
-            differing()
-                .map(|(name, _, is)| format!("{name} {is}"))
-                .collect(),
-        ),
+        was: list(differing().map(|(name, was, _)| format!("{name} {was}")).collect()),
+        is: list(differing().map(|(name, _, is)| format!("{name} {is}")).collect()),
     })
 }
 

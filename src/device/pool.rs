@@ -32,10 +32,7 @@ impl Pool {
         loop {
             match self.free.recv_timeout(Duration::from_millis(50)) {
                 Ok(buf) => {
-                    return Some(PoolBuf {
-                        buf: Some(buf),
-                        back: self.back.clone(),
-                    });
+                    return Some(PoolBuf { buf: Some(buf), back: self.back.clone() });
                 }
                 Err(RecvTimeoutError::Timeout) if !stop() => {}
                 Err(_) => return None,

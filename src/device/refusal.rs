@@ -83,10 +83,7 @@ impl Refusal {
             Self::NoMedium => "no-medium",
             Self::ReadOnly { .. } => "read-only",
             Self::SystemDisk { .. } => "system-disk",
-            Self::Busy(Use {
-                by: User::Mount { .. },
-                ..
-            }) => "mounted",
+            Self::Busy(Use { by: User::Mount { .. }, .. }) => "mounted",
             Self::Busy(Use { by: User::Swap, .. }) => "swap",
             Self::Busy(_) => "held",
             Self::TooSmall { .. } => "too-small",
@@ -102,10 +99,7 @@ impl Refusal {
     pub fn lifted_by(&self) -> Option<Lift> {
         match self {
             Self::FixedInternalDisk { .. } | Self::Virtual { .. } => Some(Lift::Force),
-            Self::Busy(Use {
-                by: User::Mount { .. },
-                ..
-            }) => Some(Lift::Unmount),
+            Self::Busy(Use { by: User::Mount { .. }, .. }) => Some(Lift::Unmount),
             Self::PartitionInsteadOfDisk { .. }
             | Self::NoMedium
             | Self::ReadOnly { .. }
@@ -163,11 +157,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PartitionInsteadOfDisk { disk } => {
-                write!(
-                    f,
-                    "it is a partition of {}; images go to whole disks",
-                    printable_path(disk)
-                )
+                write!(f, "it is a partition of {}; images go to whole disks", printable_path(disk))
             }
             Self::NoMedium => f.write_str("there is no medium in it (size 0)"),
             Self::ReadOnly { .. } => f.write_str("it is write-protected by the device"),
@@ -184,11 +174,7 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::SourceOnTarget { source, how } => {
-                write!(
-                    f,
-                    "it would overwrite its own source: {} {how}",
-                    printable_path(source)
-                )
+                write!(f, "it would overwrite its own source: {} {how}", printable_path(source))
             }
             Self::Optical => f.write_str("it is an optical drive"),
             Self::FixedInternalDisk { bus } => {
@@ -215,22 +201,19 @@ pub fn describe(used: &Use) -> String {
         User::Swap => format!("{device} is active swap space"),
         User::Crypt { name } => format!("{device} is open as encrypted volume {}", printable(name)),
         User::Lvm { name } => format!("{device} carries the LVM volume {}", printable(name)),
-        User::Dm { name } => format!(
-            "{device} is part of the device-mapper device {}",
-            printable(name)
-        ),
+        User::Dm { name } => {
+            format!("{device} is part of the device-mapper device {}", printable(name))
+        }
         User::Md { name } => format!("{device} is a member of the RAID array {}", printable(name)),
         User::Zfs { pool } if pool == "?" => {
             format!("{device} is a member of an imported ZFS pool")
         }
-        User::Zfs { pool } => format!(
-            "{device} is a member of the imported ZFS pool {}",
-            printable(pool)
-        ),
-        User::Btrfs { uuid } => format!(
-            "{device} is a member of the mounted btrfs {}",
-            printable(uuid)
-        ),
+        User::Zfs { pool } => {
+            format!("{device} is a member of the imported ZFS pool {}", printable(pool))
+        }
+        User::Btrfs { uuid } => {
+            format!("{device} is a member of the mounted btrfs {}", printable(uuid))
+        }
         User::Other { name } => format!("{device} is held by {}", printable(name)),
     }
 }
@@ -254,19 +237,13 @@ fn release(used: &Use) -> Option<String> {
         }
         User::Zfs { pool } => format!("zpool export {}", word(pool)),
         User::Btrfs { uuid } => {
-            format!(
-                "unmount it everywhere (`findmnt -S UUID={}`)",
-                printable(uuid)
-            )
+            format!("unmount it everywhere (`findmnt -S UUID={}`)", printable(uuid))
         }
         User::Other { name } if name.starts_with("loop") => {
             format!("losetup -d {}", word(&format!("/dev/{name}")))
         }
         User::Other { name } if name.starts_with("bcache") => {
-            format!(
-                "echo 1 > {}",
-                word(&format!("/sys/block/{name}/bcache/stop"))
-            )
+            format!("echo 1 > {}", word(&format!("/sys/block/{name}/bcache/stop")))
         }
         User::Other { name } => format!("stop {} first (`lsblk` shows it)", printable(name)),
     })
@@ -307,68 +284,32 @@ mod tests {
 
     /// What is said about a user of /dev/sdb1, and the command against it.
     fn check(by: User, sentence: &str, command: &str) {
-        let refusal = Refusal::Busy(Use {
-            device: "/dev/sdb1".into(),
-            by,
-        });
+        let refusal = Refusal::Busy(Use { device: "/dev/sdb1".into(), by });
         assert_eq!(refusal.to_string(), format!("/dev/sdb1 {sentence}"));
         assert_eq!(refusal.advice().as_deref(), Some(command));
     }
 
     #[test]
     fn mounts_and_mappings_are_named_with_the_command_that_releases_them() {
-        let (at, umount) = (
-            "/media/My Stick",
-            "umount '/media/My Stick', or give --unmount",
-        );
-        check(
-            User::Mount { at: at.into() },
-            "is mounted at /media/My Stick",
-            umount,
-        );
+        let (at, umount) = ("/media/My Stick", "umount '/media/My Stick', or give --unmount");
+        check(User::Mount { at: at.into() }, "is mounted at /media/My Stick", umount);
         check(User::Swap, "is active swap space", "swapoff /dev/sdb1");
-        let crypt = User::Crypt {
-            name: "luks-1".into(),
-        };
-        check(
-            crypt,
-            "is open as encrypted volume luks-1",
-            "cryptsetup close luks-1",
-        );
+        let crypt = User::Crypt { name: "luks-1".into() };
+        check(crypt, "is open as encrypted volume luks-1", "cryptsetup close luks-1");
         let lvm = |name: &str| User::Lvm { name: name.into() };
         let volume = "carries the LVM volume my--vg-my--root";
         check(lvm("my--vg-my--root"), volume, "vgchange -an my-vg");
-        check(
-            lvm("odd"),
-            "carries the LVM volume odd",
-            "dmsetup remove odd",
-        );
+        check(lvm("odd"), "carries the LVM volume odd", "dmsetup remove odd");
         let mapping = "is part of the device-mapper device mpatha";
-        check(
-            User::Dm {
-                name: "mpatha".into(),
-            },
-            mapping,
-            "dmsetup remove mpatha",
-        );
+        check(User::Dm { name: "mpatha".into() }, mapping, "dmsetup remove mpatha");
     }
 
     #[test]
     fn arrays_pools_and_others_are_named_with_the_command_that_releases_them() {
-        let md = User::Md {
-            name: "md127".into(),
-        };
-        check(
-            md,
-            "is a member of the RAID array md127",
-            "mdadm --stop /dev/md127",
-        );
+        let md = User::Md { name: "md127".into() };
+        check(md, "is a member of the RAID array md127", "mdadm --stop /dev/md127");
         let zfs = |pool: &str| User::Zfs { pool: pool.into() };
-        check(
-            zfs("tank"),
-            "is a member of the imported ZFS pool tank",
-            "zpool export tank",
-        );
+        check(zfs("tank"), "is a member of the imported ZFS pool tank", "zpool export tank");
         let which = "zpool export POOL (`zpool status` shows which pool has it)";
         check(zfs("?"), "is a member of an imported ZFS pool", which);
         let everywhere = "unmount it everywhere (`findmnt -S UUID=ab`)";
@@ -378,19 +319,12 @@ mod tests {
         check(other("loop3"), "is held by loop3", "losetup -d /dev/loop3");
         let stop = "echo 1 > /sys/block/bcache0/bcache/stop";
         check(other("bcache0"), "is held by bcache0", stop);
-        check(
-            other("drbd0"),
-            "is held by drbd0",
-            "stop drbd0 first (`lsblk` shows it)",
-        );
+        check(other("drbd0"), "is held by drbd0", "stop drbd0 first (`lsblk` shows it)");
     }
 
     #[test]
     fn nobody_is_told_to_unmount_the_root() {
-        let root = Use {
-            device: "/dev/sda1".into(),
-            by: User::Mount { at: "/".into() },
-        };
+        let root = Use { device: "/dev/sda1".into(), by: User::Mount { at: "/".into() } };
         assert_eq!(Refusal::Busy(root).advice(), None);
     }
 
@@ -407,20 +341,11 @@ mod tests {
 
     #[test]
     fn a_report_has_every_refusal_its_rule_and_its_advice() {
-        let swap = Use {
-            device: "/dev/sdb2".into(),
-            by: User::Swap,
-        };
+        let swap = Use { device: "/dev/sdb2".into(), by: User::Swap };
         let error = report(
             "write to",
             Path::new("/dev/sd\u{1b}b"),
-            &[
-                Refusal::Busy(swap),
-                Refusal::TooSmall {
-                    needs: 2048,
-                    has: 1024,
-                },
-            ],
+            &[Refusal::Busy(swap), Refusal::TooSmall { needs: 2048, has: 1024 }],
         );
         assert_eq!(
             error.to_string(),

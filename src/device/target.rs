@@ -54,10 +54,7 @@ fn below_dev(path: &Path) -> bool {
 }
 
 fn is_block(system: &System, path: &Path) -> bool {
-    matches!(
-        system.canonical(path).and_then(|path| system.kind(&path)),
-        Ok(NodeKind::Block(..))
-    )
+    matches!(system.canonical(path).and_then(|path| system.kind(&path)), Ok(NodeKind::Block(..)))
 }
 
 fn did_you_mean(path: &Path) -> String {
@@ -71,10 +68,7 @@ fn missing(system: &System, path: &Path) -> Result<Kind> {
     // Blanks at the ends come along when a name is copied.
     let trimmed = PathBuf::from(OsStr::from_bytes(path.as_os_str().as_bytes().trim_ascii()));
     if trimmed != path && is_block(system, &trimmed) {
-        return no_such(format!(
-            "the name has blanks around it: {}",
-            did_you_mean(&trimmed)
-        ));
+        return no_such(format!("the name has blanks around it: {}", did_you_mean(&trimmed)));
     }
     // `sdb` for /dev/sdb, `dev/sdb` from a folder that is not /.
     if path.is_relative() {
@@ -122,10 +116,7 @@ fn character_device(system: &System, path: &Path, shown: &str) -> Error {
     // /dev/nvme0 is the controller, /dev/nvme0n1 its first namespace.
     let namespace = PathBuf::from(format!("/dev/{name}n1"));
     if name.starts_with("nvme") && is_block(system, &namespace) {
-        return error.hint(format!(
-            "it is the controller: {}",
-            did_you_mean(&namespace)
-        ));
+        return error.hint(format!("it is the controller: {}", did_you_mean(&namespace)));
     }
     if name.starts_with("sg") || name.starts_with("bsg") {
         return error.hint("it is the SCSI command channel; `mediawriter devices` shows the disk");
@@ -167,16 +158,10 @@ mod tests {
             (" /dev/sdb", "did you mean /dev/sdb?"),
             ("sdb", "did you mean /dev/sdb?"),
             ("dev/sdzz", "no such device"),
-            (
-                "/dev/disk/by-id/usb-Gone-0:0",
-                "link to ../../sdq, which does not exist",
-            ),
+            ("/dev/disk/by-id/usb-Gone-0:0", "link to ../../sdq, which does not exist"),
             ("/dev/disk/by-label/X", "no such device"),
             ("/dev/sdx", "a regular file under /dev is never a target"),
-            (
-                "/tmp/to-stale",
-                "a regular file under /dev is never a target",
-            ),
+            ("/tmp/to-stale", "a regular file under /dev is never a target"),
             ("/tmp/../dev/new", "no such device"),
             ("/dev", "is a folder"),
             ("/dev/pipe", "is a pipe"),
@@ -204,11 +189,7 @@ mod tests {
             ("/home/me/new.img", Kind::Missing),
             ("/home/me/ blank ", Kind::Missing),
         ] {
-            assert_eq!(
-                check_path(&system, Path::new(path)).unwrap(),
-                kind,
-                "{path}"
-            );
+            assert_eq!(check_path(&system, Path::new(path)).unwrap(), kind, "{path}");
         }
     }
 

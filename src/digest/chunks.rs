@@ -71,10 +71,7 @@ impl ChunkMap {
     /// The bytes under entry `index`; the last granule may be short.
     pub fn span(&self, index: usize) -> Span {
         let offset = index as u64 * self.granule();
-        Span {
-            offset,
-            len: self.granule().min(self.len.saturating_sub(offset)),
-        }
+        Span { offset, len: self.granule().min(self.len.saturating_sub(offset)) }
     }
 
     /// The same image at a higher level.
@@ -91,14 +88,9 @@ impl ChunkMap {
     /// is raised to the level of the other.
     pub fn differing(&self, other: &Self) -> Vec<usize> {
         let level = self.level.max(other.level);
-        let (a, b) = (
-            self.clone().raised_to(level),
-            other.clone().raised_to(level),
-        );
+        let (a, b) = (self.clone().raised_to(level), other.clone().raised_to(level));
         let longest = a.entries.len().max(b.entries.len());
-        (0..longest)
-            .filter(|&i| a.entries.get(i) != b.entries.get(i))
-            .collect()
+        (0..longest).filter(|&i| a.entries.get(i) != b.entries.get(i)).collect()
     }
 
     /// Level of the entries: each covers 2^level leaves.
@@ -116,12 +108,7 @@ impl ChunkMap {
             builder.push(&block[..usize::try_from(part).unwrap_or(0)]);
             left -= part;
         }
-        builder
-            .finish()
-            .entries
-            .first()
-            .copied()
-            .unwrap_or_default()
+        builder.finish().entries.first().copied().unwrap_or_default()
     }
 }
 
@@ -149,13 +136,7 @@ pub struct Builder {
 impl Builder {
     /// An empty map at this level.
     pub fn new(level: u32) -> Self {
-        Self {
-            level,
-            len: 0,
-            part: Vec::new(),
-            leaves: Vec::new(),
-            entries: Vec::new(),
-        }
+        Self { level, len: 0, part: Vec::new(), leaves: Vec::new(), entries: Vec::new() }
     }
 
     /// Leaves added so far, at level 0.
@@ -210,11 +191,7 @@ impl Builder {
         if !self.leaves.is_empty() {
             self.close_entry();
         }
-        ChunkMap {
-            level: self.level,
-            len: self.len,
-            entries: self.entries,
-        }
+        ChunkMap { level: self.level, len: self.len, entries: self.entries }
     }
 }
 
@@ -266,17 +243,9 @@ impl StoredMap {
             })
             .collect::<Result<Vec<_>, _>>()?;
         if entries.len() as u64 != self.len.div_ceil(LEAF << self.level) {
-            return Err(format!(
-                "chunk map with {} entries for {} bytes",
-                entries.len(),
-                self.len
-            ));
+            return Err(format!("chunk map with {} entries for {} bytes", entries.len(), self.len));
         }
-        Ok(ChunkMap {
-            level: self.level,
-            len: self.len,
-            entries,
-        })
+        Ok(ChunkMap { level: self.level, len: self.len, entries })
     }
 }
 
@@ -285,9 +254,7 @@ mod tests {
     use super::*;
 
     fn image(len: usize) -> Vec<u8> {
-        (0..len)
-            .map(|i| u8::try_from(i * 31 % 251).unwrap())
-            .collect()
+        (0..len).map(|i| u8::try_from(i * 31 % 251).unwrap()).collect()
     }
 
     fn map(bytes: &[u8], step: usize, level: u32) -> ChunkMap {
@@ -301,13 +268,7 @@ mod tests {
         let bytes = image(5 * 65536 + 100);
         let whole = map(&bytes, bytes.len(), 0);
         assert_eq!(whole.entries().len(), 6);
-        assert_eq!(
-            whole.span(5),
-            Span {
-                offset: 5 * 65536,
-                len: 100
-            }
-        );
+        assert_eq!(whole.span(5), Span { offset: 5 * 65536, len: 100 });
         for step in [1000, 4096, 65536, 65537, 200_000] {
             assert_eq!(map(&bytes, step, 0), whole, "step {step}");
             for level in 1..4 {
@@ -322,14 +283,8 @@ mod tests {
         let mut changed = bytes.clone();
         changed[4 * 65536 + 7] ^= 1;
         *changed.last_mut().unwrap() ^= 1;
-        assert_eq!(
-            map(&bytes, 4096, 0).differing(&map(&changed, 4096, 0)),
-            [4, 9]
-        );
-        assert_eq!(
-            map(&bytes, 4096, 0).differing(&map(&changed, 4096, 2)),
-            [1, 2]
-        );
+        assert_eq!(map(&bytes, 4096, 0).differing(&map(&changed, 4096, 0)), [4, 9]);
+        assert_eq!(map(&bytes, 4096, 0).differing(&map(&changed, 4096, 2)), [1, 2]);
     }
 
     #[test]
@@ -338,18 +293,9 @@ mod tests {
         let stored = StoredMap::from_map(&full);
         assert_eq!(stored.to_map().unwrap(), full);
         for damage in [
-            StoredMap {
-                len: 1,
-                ..stored.clone()
-            },
-            StoredMap {
-                entries: vec!["xyz".into(); 3],
-                ..stored.clone()
-            },
-            StoredMap {
-                level: 99,
-                ..stored.clone()
-            },
+            StoredMap { len: 1, ..stored.clone() },
+            StoredMap { entries: vec!["xyz".into(); 3], ..stored.clone() },
+            StoredMap { level: 99, ..stored.clone() },
         ] {
             assert!(damage.to_map().is_err());
         }

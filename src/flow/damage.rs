@@ -41,12 +41,7 @@ pub struct Truth<'a> {
 
 impl std::fmt::Debug for Truth<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Truth({} bytes, image {})",
-            self.map.len(),
-            self.image.is_some()
-        )
+        write!(f, "Truth({} bytes, image {})", self.map.len(), self.image.is_some())
     }
 }
 
@@ -94,11 +89,7 @@ impl Ranges {
         if !joins {
             self.count += 1;
             if self.kept.len() < LISTED {
-                self.kept.push(BadRange {
-                    span,
-                    exact,
-                    detail: detail(),
-                });
+                self.kept.push(BadRange { span, exact, detail: detail() });
             }
         }
     }
@@ -113,15 +104,10 @@ pub fn judge(
     cx: &Context,
 ) -> Verdict {
     let level = truth.map.level().max(seen.map.level());
-    let (expected, read) = (
-        truth.map.clone().raised_to(level),
-        seen.map.clone().raised_to(level),
-    );
+    let (expected, read) = (truth.map.clone().raised_to(level), seen.map.clone().raised_to(level));
     let bad = expected.differing(&read);
     if bad.is_empty() && seen.unreadable.is_empty() {
-        return Verdict::Matched {
-            bytes: expected.len(),
-        };
+        return Verdict::Matched { bytes: expected.len() };
     }
     let copies = Copies::new(&expected, &bad);
     let mut ranges = Ranges::default();
@@ -135,13 +121,7 @@ pub fn judge(
         let content = copies.content(&expected, &read, index);
         let image = truth.image.filter(|_| number < EXAMINED);
         let fine = image.and_then(|image| compare(image, device, span, &seen.unreadable));
-        granules.push(add_granule(
-            span,
-            content,
-            fine,
-            &mut ranges,
-            &seen.unreadable,
-        ));
+        granules.push(add_granule(span, content, fine, &mut ranges, &seen.unreadable));
         while unreadable.next_if(|u| u.offset < span.end()).is_some() {}
     }
     for span in unreadable {
@@ -191,32 +171,20 @@ fn compare(
     span: Span,
     unreadable: &[Span],
 ) -> Option<Fine> {
-    if unreadable
-        .iter()
-        .any(|u| u.offset < span.end() && span.offset < u.end())
-    {
+    if unreadable.iter().any(|u| u.offset < span.end() && span.offset < u.end()) {
         return None;
     }
     let len = usize::try_from(span.len).ok()?;
     let (mut wanted, mut got) = (vec![0; len], vec![0; len]);
-    let both = [
-        image.read_at(span.offset, &mut wanted),
-        Look(device).read_at(span.offset, &mut got),
-    ];
+    let both =
+        [image.read_at(span.offset, &mut wanted), Look(device).read_at(span.offset, &mut got)];
     if both.into_iter().any(|n| n.ok() != Some(len)) {
         return None;
     }
-    let mut fine = Fine {
-        runs: Vec::new(),
-        bits: 0,
-    };
+    let mut fine = Fine { runs: Vec::new(), bits: 0 };
     for (index, (a, b)) in wanted.chunks(SECTOR).zip(got.chunks(SECTOR)).enumerate() {
         let offset = span.offset + (index * SECTOR) as u64;
-        let bits: u64 = a
-            .iter()
-            .zip(b)
-            .map(|(a, b)| u64::from((a ^ b).count_ones()))
-            .sum();
+        let bits: u64 = a.iter().zip(b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
         let Some(at) = a.iter().zip(b).position(|(a, b)| a != b) else {
             continue;
         };
@@ -227,10 +195,7 @@ fn compare(
                 run.bits += bits;
             }
             _ => fine.runs.push(Run {
-                span: Span {
-                    offset,
-                    len: a.len() as u64,
-                },
+                span: Span { offset, len: a.len() as u64 },
                 bits,
                 first: (offset + at as u64, a[at], b[at]),
             }),
@@ -258,19 +223,11 @@ fn add_granule(
         for hole in holes {
             ranges.add(hole, true, || "cannot be read".to_owned());
         }
-        return Granule {
-            span,
-            content,
-            bits: None,
-        };
+        return Granule { span, content, bits: None };
     };
     if fine.runs.is_empty() {
         ranges.add(span, false, || Content::Unstable.words());
-        return Granule {
-            span,
-            content: Content::Unstable,
-            bits: Some(0),
-        };
+        return Granule { span, content: Content::Unstable, bits: Some(0) };
     }
     for run in &fine.runs {
         ranges.add(run.span, true, || match (content, run.bits) {
@@ -282,11 +239,7 @@ fn add_granule(
             _ => content.words(),
         });
     }
-    Granule {
-        span,
-        content,
-        bits: Some(fine.bits),
-    }
+    Granule { span, content, bits: Some(fine.bits) }
 }
 
 impl Content {
@@ -332,11 +285,7 @@ impl Copies {
         if tag == expected.tag_of_constant(0xff, len) {
             return Content::Ones;
         }
-        self.offsets
-            .get(&tag)
-            .copied()
-            .flatten()
-            .map_or(Content::Other, Content::CopyOf)
+        self.offsets.get(&tag).copied().flatten().map_or(Content::Other, Content::CopyOf)
     }
 }
 
@@ -364,10 +313,7 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
         .granules
         .iter()
         .filter(|g| {
-            !evidence
-                .unreadable
-                .iter()
-                .any(|u| u.offset < g.span.end() && g.span.offset < u.end())
+            !evidence.unreadable.iter().any(|u| u.offset < g.span.end() && g.span.offset < u.end())
         })
         .collect();
     if granules.is_empty() {
@@ -382,9 +328,7 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
         return found;
     }
     found.extend(
-        wrapped(&granules)
-            .or_else(|| lost(&granules, evidence))
-            .or_else(|| holes(&granules)),
+        wrapped(&granules).or_else(|| lost(&granules, evidence)).or_else(|| holes(&granules)),
     );
     found.extend(flipped(&granules));
     found.extend(unstable(&granules));
@@ -439,13 +383,9 @@ fn lost(granules: &[&Granule], evidence: &Evidence<'_>) -> Option<String> {
         }
     }
     let start = expected.span(start?);
-    let affected: Vec<&&Granule> = granules
-        .iter()
-        .filter(|g| g.span.offset >= start.offset)
-        .collect();
-    let damaged_lightly = affected
-        .iter()
-        .all(|g| g.bits.is_some_and(|bits| bits < 64));
+    let affected: Vec<&&Granule> =
+        granules.iter().filter(|g| g.span.offset >= start.offset).collect();
+    let damaged_lightly = affected.iter().all(|g| g.bits.is_some_and(|bits| bits < 64));
     if affected.len() < 2 && expected.entries().len() > 1 || damaged_lightly {
         return None;
     }
@@ -481,10 +421,8 @@ fn content_of(granules: &[&&Granule]) -> &'static str {
 
 /// Blank stretches in the middle: writes that were acknowledged and lost.
 fn holes(granules: &[&Granule]) -> Option<String> {
-    let blank: Vec<&&Granule> = granules
-        .iter()
-        .filter(|g| matches!(g.content, Content::Zeros | Content::Ones))
-        .collect();
+    let blank: Vec<&&Granule> =
+        granules.iter().filter(|g| matches!(g.content, Content::Zeros | Content::Ones)).collect();
     let first = blank.first()?;
     let bytes: u64 = blank.iter().map(|g| g.span.len).sum();
     Some(format!(
@@ -514,10 +452,7 @@ fn flipped(granules: &[&Granule]) -> Option<String> {
 
 /// Two reads of the same place differ.
 fn unstable(granules: &[&Granule]) -> Option<String> {
-    let count = granules
-        .iter()
-        .filter(|g| g.content == Content::Unstable)
-        .count();
+    let count = granules.iter().filter(|g| g.content == Content::Unstable).count();
     (count > 0).then(|| {
         format!(
             "{count} place{} read wrong once and right when read again: reads are not reliable \

@@ -50,17 +50,13 @@ const ZERO_FILL: f64 = 700e6;
 
 /// Discards a range. After `Err` an unknown part of it is discarded.
 pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Discarded> {
-    let phase = if plan.how == Discard::Zero {
-        Phase::ZeroOut
-    } else {
-        Phase::Discard
-    };
+    let phase = if plan.how == Discard::Zero { Phase::ZeroOut } else { Phase::Discard };
     let geometry = device.geometry();
     let granule = match plan.how {
         Discard::Zero => u64::from(geometry.logical_block),
-        Discard::Trim | Discard::Secure => geometry
-            .discard_granularity
-            .max(u64::from(geometry.logical_block)),
+        Discard::Trim | Discard::Secure => {
+            geometry.discard_granularity.max(u64::from(geometry.logical_block))
+        }
     };
     let range = inward(plan.range, granule, geometry.size);
     let meter = cx.meter(phase, Some(range.len));
@@ -83,10 +79,7 @@ pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Di
                 .map_err(|e| refused_by_device(device, cx, phase, e, Span { offset: at, len }))?;
             let took = meter.now().saturating_sub(began);
             let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            cx.events.emit(Event::DiscardChunk {
-                span: Span { offset: at, len },
-                nanos,
-            });
+            cx.events.emit(Event::DiscardChunk { span: Span { offset: at, len }, nanos });
             at += len;
             if took > PATIENCE && step > SMALLEST {
                 step = (step / 2).max(SMALLEST) / granule * granule;
@@ -96,10 +89,7 @@ pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Di
     });
     let totals = meter.finish();
     result?;
-    let done = Span {
-        offset: range.offset,
-        len: at - range.offset,
-    };
+    let done = Span { offset: range.offset, len: at - range.offset };
     if abandoned {
         cx.events.warn(
             "discard-abandoned",
@@ -113,22 +103,14 @@ pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Di
         );
     }
     warn_of_zero_filling(plan.how, done.len, totals.took(), cx);
-    Ok(Discarded {
-        done,
-        left_alone: plan.range.len - range.len,
-        nanos: totals.nanos,
-        abandoned,
-    })
+    Ok(Discarded { done, left_alone: plan.range.len - range.len, nanos: totals.nanos, abandoned })
 }
 
 /// Rounds a range inward to whole granules, within the device.
 fn inward(range: Span, granule: u64, size: u64) -> Span {
     let offset = range.offset.next_multiple_of(granule);
     let end = range.end().min(size) / granule * granule;
-    Span {
-        offset,
-        len: end.saturating_sub(offset),
-    }
+    Span { offset, len: end.saturating_sub(offset) }
 }
 
 fn warn_of_zero_filling(how: Discard, bytes: u64, took: Duration, cx: &Context) {
@@ -161,10 +143,7 @@ fn refused_by_device(
             };
             Error::new(
                 Kind::Io,
-                format!(
-                    "{} does not do {what} (the kernel says: {error})",
-                    cx.target
-                ),
+                format!("{} does not do {what} (the kernel says: {error})", cx.target),
             )
         }
         _ => cx.io_failed(device, phase, error, span.offset, span.len),
@@ -220,12 +199,7 @@ mod tests {
         let span = |offset, len| Span { offset, len };
         for (asked, granule, size, expected) in [
             (span(0, 1 << 20), 4096, 1 << 20, span(0, 1 << 20)),
-            (
-                span(512, 1 << 20),
-                4096,
-                2 << 20,
-                span(4096, (1 << 20) - 4096),
-            ),
+            (span(512, 1 << 20), 4096, 2 << 20, span(4096, (1 << 20) - 4096)),
             (span(0, u64::MAX), 4096, (1 << 20) + 512, span(0, 1 << 20)),
             (span(100, 200), 4096, 1 << 20, span(4096, 0)),
         ] {

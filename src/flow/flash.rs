@@ -94,20 +94,12 @@ fn steps(
     let slept = cx.clock.slept();
     let written = write::write(source, device, &plan.transfer, cx)?;
     let Written { sha256, map, .. } = &written;
-    cx.events.emit(Event::SourceRead {
-        bytes: map.len(),
-        sha256: sha256.to_string(),
-    });
+    cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
     if map.is_empty() {
-        return Err(Error::refused(format!(
-            "the image {} is empty",
-            source.info().name
-        )));
+        return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
     check_source(plan.expected, *sha256, map.len(), cx)?;
-    cx.timed(Phase::Flush, |_| {
-        device.flush().map_err(|e| cx.flush_failed(device, e))
-    })?;
+    cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
     write::release(device, &written.held, cx)?;
@@ -117,40 +109,21 @@ fn steps(
         cx.still_the_same(device)?;
         let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
         let image = source.positional();
-        let truth = Truth {
-            map: &map,
-            image: image.as_deref(),
-        };
+        let truth = Truth { map: &map, image: image.as_deref() };
         with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx))
     } else {
-        Verdict::NotChecked {
-            reason: "--no-verify was given".to_owned(),
-        }
+        Verdict::NotChecked { reason: "--no-verify was given".to_owned() }
     };
     cx.events.emit(Event::MediaVerdict(media.clone()));
-    if let Verdict::Mismatched {
-        bad_bytes,
-        ranges,
-        findings,
-    } = &media
-    {
+    if let Verdict::Mismatched { bad_bytes, ranges, findings } = &media {
         return Err(mismatch(*bad_bytes, *ranges, findings, &cx.target));
     }
-    Ok(Flashed {
-        bytes,
-        sha256,
-        map: StoredMap::from_map(&map),
-        media,
-    })
+    Ok(Flashed { bytes, sha256, map: StoredMap::from_map(&map), media })
 }
 
 /// The error of a medium that does not hold what it should.
 pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) -> Error {
-    let ranges = if ranges == 1 {
-        "1 range".to_owned()
-    } else {
-        format!("{ranges} ranges")
-    };
+    let ranges = if ranges == 1 { "1 range".to_owned() } else { format!("{ranges} ranges") };
     Error::new(
         Kind::MediaMismatch,
         format!(
@@ -168,19 +141,13 @@ fn settle(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     cx.timed(Phase::Settle, |_| {
         device.flush().map_err(|e| cx.flush_failed(device, e))?;
         // Only the page cache of earlier users; the write itself goes around it.
-        device
-            .invalidate_cache()
-            .map_err(|e| cx.flush_failed(device, e))
+        device.invalidate_cache().map_err(|e| cx.flush_failed(device, e))
     })?;
     let took = cx.clock.now().saturating_sub(start);
     if took > Duration::from_millis(500) {
         cx.events.note(
             "settled",
-            format!(
-                "waited {} for data of an earlier write to reach {}",
-                spoken(took),
-                cx.target
-            ),
+            format!("waited {} for data of an earlier write to reach {}", spoken(took), cx.target),
         );
     }
     Ok(())
@@ -193,10 +160,8 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> 
     let budget = match plan.discard {
         DiscardMode::Never => return Ok(()),
         DiscardMode::Auto(_) if geometry.discard_granularity == 0 => {
-            cx.events.note(
-                "discard-unsupported",
-                format!("{} offers no discard: skipped", cx.target),
-            );
+            cx.events
+                .note("discard-unsupported", format!("{} offers no discard: skipped", cx.target));
             return Ok(());
         }
         DiscardMode::Auto(budget) => Some(budget),
@@ -206,15 +171,8 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> 
         return Ok(());
     }
     let ends = Ends::of(geometry.size);
-    let range = Span {
-        offset: ends.head.end(),
-        len: ends.tail.offset - ends.head.end(),
-    };
-    let wanted = discard::Plan {
-        range,
-        how: Discard::Trim,
-        budget,
-    };
+    let range = Span { offset: ends.head.end(), len: ends.tail.offset - ends.head.end() };
+    let wanted = discard::Plan { range, how: Discard::Trim, budget };
     match discard::discard(device, &wanted, cx) {
         Ok(_) => Ok(()),
         Err(error) if plan.discard == DiscardMode::Always => Err(error),
@@ -233,10 +191,8 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> 
 fn after_sleep(device: &dyn BlockDevice, slept_before: Duration, cx: &Context) -> Result<()> {
     let slept = cx.clock.slept().saturating_sub(slept_before);
     if slept > Duration::from_secs(1) {
-        cx.events.warn(
-            "slept",
-            format!("the computer slept for {} during the write", spoken(slept)),
-        );
+        cx.events
+            .warn("slept", format!("the computer slept for {} during the write", spoken(slept)));
         cx.still_the_same(device)?;
     }
     Ok(())

@@ -34,13 +34,7 @@ impl Ends {
     /// Of a device of `size` bytes.
     pub(super) fn of(size: u64) -> Self {
         let len = END.min(size);
-        Self {
-            head: Span { offset: 0, len },
-            tail: Span {
-                offset: size - len,
-                len,
-            },
-        }
+        Self { head: Span { offset: 0, len }, tail: Span { offset: size - len, len } }
     }
 
     /// Whether bytes of a chunk may make the medium look bootable.
@@ -59,18 +53,16 @@ pub(super) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
             cx.cancel.check()?;
             let failed = |e| cx.io_failed(device, Phase::Clear, e, span.offset, span.len);
             if !is_zero(device, span) {
-                meter
-                    .observe(span.len, || write_zeros(device, span))
-                    .map_err(failed)?;
+                meter.observe(span.len, || write_zeros(device, span)).map_err(failed)?;
             }
         }
         device.flush().map_err(|e| cx.flush_failed(device, e))?;
         // A medium that cannot be looked at is cleared all the same; there is nothing to tell.
         let signatures: Vec<String> = found
-.unwrap_or_default()
-.iter()
-.map(|s| format!("{} at offset {}", s.name, s.offset))
-.collect();
+            .unwrap_or_default()
+            .iter()
+            .map(|s| format!("{} at offset {}", s.name, s.offset))
+            .collect();
         if !signatures.is_empty() {
             cx.events.emit(Event::Cleared { signatures });
         }
@@ -93,25 +85,16 @@ pub(super) fn make_unbootable(device: &dyn BlockDevice, cx: &Context) {
         if is_zero(device, head) && is_zero(device, tail) {
             Ok(())
         } else {
-            Err(io::Error::other(
-                "the device did not keep the zeros that were written",
-            ))
+            Err(io::Error::other("the device did not keep the zeros that were written"))
         }
     });
     let (done, message) = match proven {
-        Ok(()) => (
-            true,
-            format!(
-                "{} was made unbootable: it holds an incomplete image",
-                cx.target
-            ),
-        ),
+        Ok(()) => {
+            (true, format!("{} was made unbootable: it holds an incomplete image", cx.target))
+        }
         Err(e) => (
             false,
-            format!(
-                "{} could not be made unbootable ({e}): do not trust what is on it",
-                cx.target
-            ),
+            format!("{} could not be made unbootable ({e}): do not trust what is on it", cx.target),
         ),
     };
     cx.events.emit(Event::MadeUnbootable { done, message });

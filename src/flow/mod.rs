@@ -75,11 +75,7 @@ impl Context {
         io_size: &Arc<IoSize>,
     ) -> Meter {
         let meter = self.meter(phase, total);
-        if transfer.adapt {
-            meter.with_io_size(Arc::clone(io_size))
-        } else {
-            meter
-        }
+        if transfer.adapt { meter.with_io_size(Arc::clone(io_size)) } else { meter }
     }
 
     /// Runs one call as a phase of its own.
@@ -124,12 +120,9 @@ impl Context {
                 "writing to"
             }
         };
-        Error::io(
-            format!("{verb} {target} failed during {}", doing.name()),
-            error,
-        )
-        .at(offset, len)
-        .hint(hint)
+        Error::io(format!("{verb} {target} failed during {}", doing.name()), error)
+            .at(offset, len)
+            .hint(hint)
     }
 
     fn flush_failed(&self, device: &dyn BlockDevice, error: io::Error) -> Error {
@@ -175,11 +168,7 @@ struct Crew<'a> {
 
 impl<'a> Crew<'a> {
     fn new(cancel: &'a CancelToken) -> Self {
-        Self {
-            cancel,
-            stopped: AtomicBool::new(false),
-            failure: Mutex::new(None),
-        }
+        Self { cancel, stopped: AtomicBool::new(false), failure: Mutex::new(None) }
     }
 
     fn stopped(&self) -> bool {
@@ -195,11 +184,7 @@ impl<'a> Crew<'a> {
 
     /// Ends the crew's work: the failure, the signal, or nothing.
     fn result(self) -> Result<()> {
-        match self
-            .failure
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => self.cancel.check(),
         }

@@ -53,9 +53,8 @@ pub(super) fn produce(
     let mut map = Builder::new(job.level);
     let mut offset = 0;
     while let Some(mut buf) = job.pool.take(&|| crew.stopped()) {
-        let filled = job.busy.during(&*cx.clock, || {
-            fill(&mut *reader, &mut buf[..job.block], crew)
-        });
+        let filled =
+            job.busy.during(&*cx.clock, || fill(&mut *reader, &mut buf[..job.block], crew));
         let len = filled.map_err(|e| read_failed(name, e, offset, job.block as u64))?;
         if len == 0 {
             break;
@@ -66,15 +65,7 @@ pub(super) fn produce(
         job.busy.during(&*cx.clock, || map.push(&buf[..len]));
         let padded = len.next_multiple_of(job.logical_block);
         buf[len..padded].fill(0);
-        if out
-            .send(Chunk {
-                offset,
-                len,
-                padded,
-                buf,
-            })
-            .is_err()
-        {
+        if out.send(Chunk { offset, len, padded, buf }).is_err() {
             break;
         }
         offset += len as u64;

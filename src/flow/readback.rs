@@ -60,10 +60,7 @@ pub fn read_back(
     cx: &Context,
 ) -> Result<ReadBack> {
     device.invalidate_cache().map_err(|e| {
-        Error::io(
-            format!("the host's cache of {} could not be dropped", cx.target),
-            e,
-        )
+        Error::io(format!("the host's cache of {} could not be dropped", cx.target), e)
     })?;
     // Whole leaves per buffer, so that each thread can tag its own.
     let step = (transfer.block as u64).next_multiple_of(LEAF);
@@ -110,11 +107,7 @@ pub fn read_back(
         device_nanos: nanos(&busy) / depth as u64,
     });
     crew.result()?;
-    Ok(ReadBack {
-        sha256,
-        map,
-        unreadable: salvage.finish(len),
-    })
+    Ok(ReadBack { sha256, map, unreadable: salvage.finish(len) })
 }
 
 impl Reading<'_> {
@@ -128,25 +121,15 @@ impl Reading<'_> {
                 break;
             }
             let len = usize::try_from(self.step.min(self.len - offset)).unwrap_or(0);
-            let result = self
-                .busy
-                .during(&*self.cx.clock, || self.fill(offset, len, &mut buf, crew));
+            let result =
+                self.busy.during(&*self.cx.clock, || self.fill(offset, len, &mut buf, crew));
             if let Err(error) = result {
                 crew.fail(error);
                 break;
             }
             let leaf = usize::try_from(LEAF).unwrap_or(1);
             let leaves = buf[..len].chunks(leaf).map(tag).collect();
-            if crew.stopped()
-                || done
-                    .send(Piece {
-                        index,
-                        len,
-                        leaves,
-                        buf,
-                    })
-                    .is_err()
-            {
+            if crew.stopped() || done.send(Piece { index, len, leaves, buf }).is_err() {
                 break;
             }
         }
@@ -158,22 +141,16 @@ impl Reading<'_> {
         let padded = len.next_multiple_of(block);
         let mut done = 0;
         while done < padded && !crew.stopped() {
-            let step = usize::try_from(self.io_size.get())
-                .unwrap_or(padded)
-                .min(padded - done);
+            let step = usize::try_from(self.io_size.get()).unwrap_or(padded).min(padded - done);
             let at = offset + done as u64;
             let payload = len.min(done + step).saturating_sub(done) as u64;
             let piece = &mut buf[done..done + step];
             let started = self.meter.now();
             match full::read_full(self.device, at, piece) {
                 Ok(()) => self.meter.io(started, payload),
-                Err(error) => self
-                    .salvage
-                    .read(self.device, at, piece, error)
-                    .map_err(|e| {
-                        self.cx
-                            .io_failed(self.device, Phase::Verify, e, at, step as u64)
-                    })?,
+                Err(error) => self.salvage.read(self.device, at, piece, error).map_err(|e| {
+                    self.cx.io_failed(self.device, Phase::Verify, e, at, step as u64)
+                })?,
             }
             done += step;
         }
@@ -204,9 +181,7 @@ fn in_order(
                 if !announced && expected.and_then(|e| e.entries().get(map.leaves())) != Some(&leaf)
                 {
                     announced = true;
-                    cx.events.emit(Event::FirstDifference {
-                        offset: map.leaves() as u64 * LEAF,
-                    });
+                    cx.events.emit(Event::FirstDifference { offset: map.leaves() as u64 * LEAF });
                 }
                 map.push_leaf(leaf, left.min(LEAF));
                 left = left.saturating_sub(LEAF);

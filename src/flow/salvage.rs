@@ -52,36 +52,21 @@ impl Salvage {
     }
 
     fn remember(&self, offset: u64, len: usize) {
-        let span = Span {
-            offset,
-            len: len as u64,
-        };
-        self.unreadable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(span);
+        let span = Span { offset, len: len as u64 };
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).push(span);
     }
 
     fn spans(&self) -> Vec<Span> {
-        self.unreadable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All unreadable stretches within the first `len` bytes, merged and in order.
     pub(super) fn finish(self, len: u64) -> Vec<Span> {
-        let mut spans = self
-            .unreadable
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut spans = self.unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         spans.sort_unstable();
         let mut merged: Vec<Span> = Vec::new();
         for span in spans {
-            let span = Span {
-                len: span.end().min(len).saturating_sub(span.offset),
-                ..span
-            };
+            let span = Span { len: span.end().min(len).saturating_sub(span.offset), ..span };
             match merged.last_mut() {
                 Some(last) if last.end() == span.offset => last.len += span.len,
                 _ if span.len > 0 => merged.push(span),

@@ -86,21 +86,11 @@ fn against_image(
     let (map, sha256) =
         image.map_err(|_| super::internal("the thread that reads the image panicked"))??;
     let seen = seen?;
-    cx.events.emit(Event::SourceRead {
-        bytes: map.len(),
-        sha256: sha256.to_string(),
-    });
+    cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
     check_source(digest, sha256, map.len(), cx)?;
     let image = source.positional();
-    let truth = Truth {
-        map: &map,
-        image: image.as_deref(),
-    };
-    Ok(with_digest(
-        sha256,
-        &seen,
-        judge(truth, &seen, device, locate, cx),
-    ))
+    let truth = Truth { map: &map, image: image.as_deref() };
+    Ok(with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx)))
 }
 
 fn map_source(source: &dyn Source, level: u32, cx: &Context) -> Result<(ChunkMap, Sha256)> {
@@ -135,21 +125,17 @@ pub(super) fn check_source(
 ) -> Result<()> {
     let Some(expected) = expected else {
         let reason = "no published SHA-256 was given".to_owned();
-        cx.events
-            .emit(Event::SourceVerdict(Verdict::NotChecked { reason }));
+        cx.events.emit(Event::SourceVerdict(Verdict::NotChecked { reason }));
         return Ok(());
     };
     if expected == actual {
-        cx.events
-            .emit(Event::SourceVerdict(Verdict::Matched { bytes }));
+        cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes }));
         return Ok(());
     }
     cx.events.emit(Event::SourceVerdict(Verdict::Mismatched {
         bad_bytes: bytes,
         ranges: 1,
-        findings: vec![format!(
-            "expected SHA-256 {expected}, the image has {actual}"
-        )],
+        findings: vec![format!("expected SHA-256 {expected}, the image has {actual}")],
     }));
     Err(Error::new(
         Kind::SourceMismatch,
@@ -181,9 +167,5 @@ fn against_digest(digest: Sha256, len: u64, seen: &ReadBack) -> Verdict {
             .take(16)
             .map(|u| format!("{} bytes at offset {} cannot be read", u.len, u.offset)),
     );
-    Verdict::Mismatched {
-        bad_bytes: len,
-        ranges: 1,
-        findings,
-    }
+    Verdict::Mismatched { bad_bytes: len, ranges: 1, findings }
 }

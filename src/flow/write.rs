@@ -49,23 +49,14 @@ pub(super) fn write(
         level: level_for(geometry.size),
         busy: &reading,
     };
-    let writer = Writer {
-        device,
-        meter: &meter,
-        io_size: &io_size,
-        cx,
-        busy: &writing,
-    };
+    let writer = Writer { device, meter: &meter, io_size: &io_size, cx, busy: &writing };
     let (map, digest, held) = while_ticking(&meter, || {
         thread::scope(|scope| {
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
             let (crew, job, writer) = (&crew, &job, &writer);
-            let reader = scope.spawn(move || {
-                produce(job, cx, crew, &to_hash)
-                    .map_err(|e| crew.fail(e))
-                    .ok()
-            });
+            let reader = scope
+                .spawn(move || produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok());
             for _ in 0..transfer.queue_depth.max(1) {
                 let hashed: Receiver<Chunk> = hashed.clone();
                 scope.spawn(move || writer.run(crew, &hashed));
@@ -86,16 +77,9 @@ pub(super) fn write(
         device_nanos: nanos(&writing) / transfer.queue_depth.max(1) as u64,
     });
     crew.result()?;
-    let map = map
-        .ok()
-        .flatten()
-        .ok_or_else(|| internal("the reader thread ended without a result"))?;
-    Ok(Written {
-        sha256: digest,
-        map,
-        held,
-        _pool: pool,
-    })
+    let map =
+        map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
+    Ok(Written { sha256: digest, map, held, _pool: pool })
 }
 
 fn nanos(busy: &Busy) -> u64 {
@@ -150,10 +134,7 @@ impl Writer<'_> {
             if crew.stopped() {
                 continue;
             }
-            if let Err(error) = self
-                .busy
-                .during(&*self.cx.clock, || self.write(&chunk, crew))
-            {
+            if let Err(error) = self.busy.during(&*self.cx.clock, || self.write(&chunk, crew)) {
                 crew.fail(error);
             }
         }
@@ -167,8 +148,7 @@ impl Writer<'_> {
                 .unwrap_or(chunk.padded)
                 .min(chunk.padded - done);
             write_piece(self.device, chunk, done..done + step, self.meter).map_err(|(e, at)| {
-                self.cx
-                    .io_failed(self.device, Phase::Write, e, at, step as u64)
+                self.cx.io_failed(self.device, Phase::Write, e, at, step as u64)
             })?;
             done += step;
         }
@@ -186,9 +166,7 @@ fn write_piece(
     let offset = chunk.offset + part.start as u64;
     let payload = chunk.len.min(part.end).saturating_sub(part.start);
     meter
-        .observe(payload as u64, || {
-            full::write_full(device, offset, &chunk.buf[part.clone()])
-        })
+        .observe(payload as u64, || full::write_full(device, offset, &chunk.buf[part.clone()]))
         .map_err(|e| (e, offset))
 }
 
@@ -196,9 +174,8 @@ fn write_piece(
 /// without one at the start is not bootable, the other way round it might be.
 pub(super) fn release(device: &dyn BlockDevice, held: &[Chunk], cx: &Context) -> Result<()> {
     cx.timed(Phase::Release, |meter| {
-        let (first, rest) = held
-            .split_first()
-            .map_or((None, held), |(first, rest)| (Some(first), rest));
+        let (first, rest) =
+            held.split_first().map_or((None, held), |(first, rest)| (Some(first), rest));
         for group in [rest, first.map_or(&[][..], std::slice::from_ref)] {
             for chunk in group.iter().rev() {
                 cx.cancel.check()?;

@@ -49,11 +49,8 @@ pub(crate) fn system_bus() -> Result<PathBuf, String> {
 }
 
 fn socket_of(address: &str) -> Result<PathBuf, String> {
-    let candidates = if address.is_empty() {
-        vec![PathBuf::from(SYSTEM_BUS)]
-    } else {
-        paths_in(address)
-    };
+    let candidates =
+        if address.is_empty() { vec![PathBuf::from(SYSTEM_BUS)] } else { paths_in(address) };
     match candidates.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
         None => match candidates.first() {
@@ -110,16 +107,8 @@ where
         .map_err(|e| format!("no thread for D-Bus: {e}"))?;
     match receiver.recv_timeout(PATIENCE) {
         Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(e)) => Err(format!(
-            "{}: {}",
-            method.service,
-            e.to_string().escape_debug()
-        )),
-        Err(_) => Err(format!(
-            "{}: no answer within {} s",
-            method.service,
-            PATIENCE.as_secs()
-        )),
+        Ok(Err(e)) => Err(format!("{}: {}", method.service, e.to_string().escape_debug())),
+        Err(_) => Err(format!("{}: no answer within {} s", method.service, PATIENCE.as_secs())),
     }
 }
 
@@ -131,18 +120,9 @@ where
     let builder = zbus::connection::Builder::unix_stream(stream).method_timeout(PATIENCE);
     let connection = builder.build().await?;
     let message = connection
-        .call_method(
-            Some(method.service),
-            method.object,
-            Some(method.interface),
-            method.name,
-            body,
-        )
+        .call_method(Some(method.service), method.object, Some(method.interface), method.name, body)
         .await?;
-    Ok(Reply {
-        message,
-        connection,
-    })
+    Ok(Reply { message, connection })
 }
 
 #[cfg(test)]

@@ -35,15 +35,11 @@ impl HostFacts {
         Self {
             kernel: uname.as_ref().map(|u| text(u.release())),
             machine: uname.as_ref().map(|u| text(u.machine())),
-            cpu: fs::read_to_string("/proc/cpuinfo")
-                .ok()
-                .and_then(|t| cpu_name(&t)),
+            cpu: fs::read_to_string("/proc/cpuinfo").ok().and_then(|t| cpu_name(&t)),
             cores: std::thread::available_parallelism()
                 .ok()
                 .and_then(|n| u64::try_from(n.get()).ok()),
-            memory: fs::read_to_string("/proc/meminfo")
-                .ok()
-                .and_then(|t| total_memory(&t)),
+            memory: fs::read_to_string("/proc/meminfo").ok().and_then(|t| total_memory(&t)),
             page_size: sysconf(SysconfVar::PAGE_SIZE)
                 .ok()
                 .flatten()
@@ -61,24 +57,16 @@ pub fn cpu_name(cpuinfo: &str) -> Option<String> {
         }
     }
     // 64-bit Arm gives numbers alone (arch/arm64/kernel/cpuinfo.c), RISC-V the instruction set.
-    if let (Some(who), Some(part)) = (
-        value(cpuinfo, "CPU implementer"),
-        value(cpuinfo, "CPU part"),
-    ) {
+    if let (Some(who), Some(part)) = (value(cpuinfo, "CPU implementer"), value(cpuinfo, "CPU part"))
+    {
         return Some(format!("Arm implementer {who} part {part}"));
     }
-    value(cpuinfo, "uarch")
-        .or_else(|| value(cpuinfo, "isa"))
-        .map(str::to_owned)
+    value(cpuinfo, "uarch").or_else(|| value(cpuinfo, "isa")).map(str::to_owned)
 }
 
 /// Bytes of `MemTotal` from /proc/meminfo, whose unit is always kB = 1024 bytes.
 pub fn total_memory(meminfo: &str) -> Option<u64> {
-    let kib: u64 = value(meminfo, "MemTotal")?
-        .strip_suffix("kB")?
-        .trim()
-        .parse()
-        .ok()?;
+    let kib: u64 = value(meminfo, "MemTotal")?.strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
@@ -113,10 +101,7 @@ mod tests {
                 "processor\t: 0\ncpu\t\t: POWER9, altivec supported\n",
                 Some("POWER9, altivec supported"),
             ),
-            (
-                "processor\t: 0\nhart\t\t: 0\nisa\t\t: rv64imafdc\nmmu\t: sv39\n",
-                Some("rv64imafdc"),
-            ),
+            ("processor\t: 0\nhart\t\t: 0\nisa\t\t: rv64imafdc\nmmu\t: sv39\n", Some("rv64imafdc")),
             ("processor\t: 0\nmodel name\t:\n", None),
             ("", None),
             ("no colon here", None),
@@ -128,10 +113,7 @@ mod tests {
     #[test]
     fn memory_is_parsed_or_unknown_never_guessed() {
         for (text, expected) in [
-            (
-                "MemTotal:        8048712 kB\nMemFree:  1 kB\n",
-                Some(8_048_712 * 1024),
-            ),
+            ("MemTotal:        8048712 kB\nMemFree:  1 kB\n", Some(8_048_712 * 1024)),
             ("MemFree:  1 kB\n", None),
             ("MemTotal:        8048712 MB\n", None),
             ("MemTotal: -1 kB\n", None),
@@ -147,23 +129,13 @@ mod tests {
         let facts = HostFacts::read();
         assert_eq!(
             facts.kernel,
-            fs::read_to_string("/proc/sys/kernel/osrelease")
-                .ok()
-                .map(|s| s.trim().to_owned())
+            fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|s| s.trim().to_owned())
         );
-        assert!(
-            facts
-                .page_size
-                .is_some_and(|n| n.is_power_of_two() && n >= 4096),
-            "{facts:?}"
-        );
+        assert!(facts.page_size.is_some_and(|n| n.is_power_of_two() && n >= 4096), "{facts:?}");
         assert!(facts.memory.is_some_and(|n| n > 1 << 20), "{facts:?}");
         assert!(facts.cores.is_some_and(|n| n >= 1), "{facts:?}");
         let json = serde_json::to_string(&facts).unwrap();
         assert_eq!(serde_json::from_str::<HostFacts>(&json).unwrap(), facts);
-        assert_eq!(
-            serde_json::from_str::<HostFacts>("{}").unwrap(),
-            HostFacts::default()
-        );
+        assert_eq!(serde_json::from_str::<HostFacts>("{}").unwrap(), HostFacts::default());
     }
 }

@@ -34,12 +34,7 @@ pub fn inhibit(why: &str) -> (Option<Inhibitor>, Option<String>) {
 }
 
 fn inhibit_over(socket: &Path, why: &str) -> Result<Inhibitor, String> {
-    let body = (
-        "sleep:idle:shutdown",
-        "mediawriter",
-        why.to_owned(),
-        "block",
-    );
+    let body = ("sleep:idle:shutdown", "mediawriter", why.to_owned(), "block");
     let reply = bus::call(socket, INHIBIT, body)?;
     let lock: zbus::OwnedFd = reply
         .message
@@ -79,27 +74,15 @@ mod tests {
             let socket = dir.path().join("bus");
             let address = format!("--address=unix:path={}", socket.display());
             let mut daemon = Command::new("dbus-daemon")
-                .args([
-                    "--session",
-                    "--nofork",
-                    "--nopidfile",
-                    "--print-address=1",
-                    &address,
-                ])
+                .args(["--session", "--nofork", "--nopidfile", "--print-address=1", &address])
                 .stdout(Stdio::piped())
                 .spawn()
                 .map_err(|e| eprintln!("SKIPPED: dbus-daemon (Debian package dbus): {e}"))
                 .ok()?;
             // It prints its address once it listens.
             let mut line = String::new();
-            BufReader::new(daemon.stdout.take().unwrap())
-                .read_line(&mut line)
-                .unwrap();
-            let bus = Self {
-                daemon,
-                socket,
-                _dir: dir,
-            };
+            BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let bus = Self { daemon, socket, _dir: dir };
             if line.is_empty() {
                 eprintln!("SKIPPED: dbus-daemon ended at once (it wants a user with a name)");
                 return None;
@@ -146,12 +129,8 @@ mod tests {
 
         let inhibitor = inhibit_over(&bus.socket, "writing debian.iso to /dev/sdb").unwrap();
         let (arguments, mut pipe) = was_asked.recv_timeout(Duration::from_secs(5)).unwrap();
-        let expected = [
-            "sleep:idle:shutdown",
-            "mediawriter",
-            "writing debian.iso to /dev/sdb",
-            "block",
-        ];
+        let expected =
+            ["sleep:idle:shutdown", "mediawriter", "writing debian.iso to /dev/sdb", "block"];
         assert_eq!(arguments, expected);
 
         // Reading ends when the last copy of the other end is closed. The bus and the service close
@@ -160,19 +139,13 @@ mod tests {
         for _ in 0..20 {
             let held = pipe.read(&mut [0]).unwrap_err();
             assert_eq!(held.kind(), ErrorKind::WouldBlock);
-            was_asked
-                .recv_timeout(Duration::from_millis(10))
-                .unwrap_err();
+            was_asked.recv_timeout(Duration::from_millis(10)).unwrap_err();
         }
         drop(inhibitor);
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
         let (ended, has_ended) = mpsc::channel();
         std::thread::spawn(move || ended.send(pipe.read(&mut [0]).unwrap()));
-        assert_eq!(
-            has_ended.recv_timeout(Duration::from_secs(5)),
-            Ok(0),
-            "still held after drop"
-        );
+        assert_eq!(has_ended.recv_timeout(Duration::from_secs(5)), Ok(0), "still held after drop");
     }
 
     #[test]
@@ -209,10 +182,6 @@ mod tests {
         let (inhibitor, why_not) = inhibit("mediawriter's own tests");
         assert_ne!(inhibitor.is_some(), why_not.is_some(), "{why_not:?}");
         let limit = if bus::system_bus().is_ok() { 4000 } else { 100 };
-        assert!(
-            clock.now() < Duration::from_millis(limit),
-            "{:?}",
-            clock.now()
-        );
+        assert!(clock.now() < Duration::from_millis(limit), "{:?}", clock.now());
     }
 }

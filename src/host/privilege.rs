@@ -28,9 +28,8 @@ pub fn sudo_line(args: &[OsString]) -> String {
 }
 
 fn line(program: &Path, args: &[OsString]) -> String {
-    let found_by_name = program
-        .parent()
-        .is_some_and(|dir| ROOT_PATH.iter().any(|p| dir == Path::new(p)));
+    let found_by_name =
+        program.parent().is_some_and(|dir| ROOT_PATH.iter().any(|p| dir == Path::new(p)));
     let program = match program.file_name() {
         Some(name) if found_by_name => name,
         _ => program.as_os_str(),
@@ -76,9 +75,7 @@ mod tests {
     use super::*;
 
     fn words(list: &[&[u8]]) -> Vec<OsString> {
-        list.iter()
-            .map(|w| OsStr::from_bytes(w).to_owned())
-            .collect()
+        list.iter().map(|w| OsStr::from_bytes(w).to_owned()).collect()
     }
 
     #[test]
@@ -86,18 +83,9 @@ mod tests {
         for (program, expected) in [
             ("/usr/bin/mediawriter", "sudo mediawriter devices"),
             ("/usr/sbin/mediawriter", "sudo mediawriter devices"),
-            (
-                "/usr/local/bin/mediawriter",
-                "sudo /usr/local/bin/mediawriter devices",
-            ),
-            (
-                "/home/a b/.cargo/bin/mediawriter",
-                "sudo '/home/a b/.cargo/bin/mediawriter' devices",
-            ),
-            (
-                "/usr/bin/sub/mediawriter",
-                "sudo /usr/bin/sub/mediawriter devices",
-            ),
+            ("/usr/local/bin/mediawriter", "sudo /usr/local/bin/mediawriter devices"),
+            ("/home/a b/.cargo/bin/mediawriter", "sudo '/home/a b/.cargo/bin/mediawriter' devices"),
+            ("/usr/bin/sub/mediawriter", "sudo /usr/bin/sub/mediawriter devices"),
         ] {
             assert_eq!(line(Path::new(program), &words(&[b"devices"])), expected);
         }
@@ -135,11 +123,7 @@ mod tests {
         ]);
         let line = line(Path::new("/usr/bin/printf"), &args);
         let script = line.replacen("sudo printf", r"printf '%s\0'", 1);
-        let output = std::process::Command::new("bash")
-            .arg("-c")
-            .arg(&script)
-            .output()
-            .unwrap();
+        let output = std::process::Command::new("bash").arg("-c").arg(&script).output().unwrap();
         let mut expected = Vec::new();
         for arg in &args {
             expected.extend_from_slice(arg.as_bytes());

@@ -34,8 +34,7 @@ pub fn install() -> Result<CancelToken> {
     // control. Were it blocked, it would be queued and seen nevertheless (`sig_ignored` in
     // kernel/signal.c).
     let set: SigSet = POLITE.into_iter().filter(|s| !is_in(ignored, *s)).collect();
-    set.thread_block()
-        .context(|| "cannot block signals".into())?;
+    set.thread_block().context(|| "cannot block signals".into())?;
     let token = CancelToken::default();
     let watched = token.clone();
     thread::Builder::new()
@@ -87,10 +86,7 @@ fn end_by(signal: Signal) {
     }
 }
 
-#[expect(
-    clippy::exit,
-    reason = "the person asked twice and process 1 does not die of signals"
-)]
+#[expect(clippy::exit, reason = "the person asked twice and process 1 does not die of signals")]
 fn exit_now(code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
@@ -147,22 +143,9 @@ mod tests {
         use Reaction::{End, Nothing, Stop};
         use Signal::{SIGHUP, SIGINT, SIGTERM};
         for row in [
-            &[
-                (SIGINT, 0, Stop),
-                (SIGINT, 499, Nothing),
-                (SIGINT, 500, End),
-            ][..],
-            &[
-                (SIGTERM, 3, Stop),
-                (SIGTERM, 4, Nothing),
-                (SIGHUP, 5, Nothing),
-                (SIGINT, 9000, End),
-            ],
-            &[
-                (SIGHUP, 3, Stop),
-                (SIGHUP, 9000, Nothing),
-                (SIGTERM, 9001, End),
-            ],
+            &[(SIGINT, 0, Stop), (SIGINT, 499, Nothing), (SIGINT, 500, End)][..],
+            &[(SIGTERM, 3, Stop), (SIGTERM, 4, Nothing), (SIGHUP, 5, Nothing), (SIGINT, 9000, End)],
+            &[(SIGHUP, 3, Stop), (SIGHUP, 9000, Nothing), (SIGTERM, 9001, End)],
         ] {
             let mut patience = Patience::default();
             for (signal, millis, expected) in row {

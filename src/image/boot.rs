@@ -197,11 +197,7 @@ fn bios(evidence: &Evidence<'_>) -> io::Result<BootVerdict> {
         None => code_start(&sector)..510,
     };
     let code = classify(&sector, sector.get(region).unwrap_or_default());
-    let place = if evidence.table.is_some() {
-        "MBR"
-    } else {
-        "boot sector"
-    };
+    let place = if evidence.table.is_some() { "MBR" } else { "boot sector" };
     Ok(match code {
         Code::Unmarked => BootVerdict::no("sector 0 lacks the boot signature 55AA"),
         Code::Blank => BootVerdict::No(format!("the {place} holds no boot code")),
@@ -214,14 +210,9 @@ fn bios(evidence: &Evidence<'_>) -> io::Result<BootVerdict> {
 
 /// The code in the MBR starts the boot sector of the active partition.
 fn chain(evidence: &Evidence<'_>) -> io::Result<BootVerdict> {
-    let partitions = evidence
-        .table
-        .map(|table| table.partitions.as_slice())
-        .unwrap_or_default();
+    let partitions = evidence.table.map(|table| table.partitions.as_slice()).unwrap_or_default();
     let Some(active) = partitions.iter().find(|partition| partition.active) else {
-        return Ok(BootVerdict::no(
-            "the MBR starts the active partition, and none is active",
-        ));
+        return Ok(BootVerdict::no("the MBR starts the active partition, and none is active"));
     };
     let number = active.number;
     let Some(sector) = evidence.view.exact(active.start_bytes, 512)? else {
@@ -258,10 +249,7 @@ fn candidates<'a>(evidence: &Evidence<'a>) -> Vec<Candidate<'a>> {
         });
         return whole.into_iter().collect();
     };
-    let wanted = table
-        .partitions
-        .iter()
-        .filter(|p| p.is_esp() || inside(&p.fs).is_some());
+    let wanted = table.partitions.iter().filter(|p| p.is_esp() || inside(&p.fs).is_some());
     wanted
         .take(VOLUME_LIMIT)
         .map(|p| Candidate {
@@ -281,10 +269,7 @@ fn uefi(evidence: &Evidence<'_>) -> io::Result<Boot> {
         raspberry_pi: false,
     };
     let (mut found_in, mut unseen) = (Vec::new(), None);
-    if evidence
-        .table
-        .is_some_and(|table| table.health == Health::EntriesUnseen)
-    {
+    if evidence.table.is_some_and(|table| table.health == Health::EntriesUnseen) {
         unseen = Some("the partition entries lie beyond what was read".to_owned());
     }
     for candidate in &candidates {
@@ -296,11 +281,7 @@ fn uefi(evidence: &Evidence<'_>) -> io::Result<Boot> {
             }
             continue;
         };
-        let volume = Volume {
-            view: evidence.view,
-            base: candidate.base,
-            geometry,
-        };
+        let volume = Volume { view: evidence.view, base: candidate.base, geometry };
         let search = search(&volume)?;
         boot.raspberry_pi |= search.raspberry_pi;
         if !search.complete {
@@ -327,9 +308,7 @@ fn uefi(evidence: &Evidence<'_>) -> io::Result<Boot> {
 }
 
 fn no_volume(evidence: &Evidence<'_>) -> &'static str {
-    let efi = evidence
-        .iso
-        .is_some_and(|iso| iso.boot.iter().any(|b| b.platform == 0xEF));
+    let efi = evidence.iso.is_some_and(|iso| iso.boot.iter().any(|b| b.platform == 0xEF));
     match (efi, evidence.table.is_some()) {
         // EDK2 offers it from a USB disk, too (measured in QEMU); machines rarely do.
         (true, _) => "its EFI image is only in the El Torito catalogue, for CD and DVD",
@@ -350,35 +329,19 @@ fn search(volume: &Volume<'_>) -> io::Result<Search> {
     let pi = ["bootcode.bin", "start4.elf", "start.elf"];
     let mut out = Search {
         archs: Vec::new(),
-        raspberry_pi: root
-            .entries
-            .iter()
-            .any(|e| pi.iter().any(|name| e.is_called(name))),
+        raspberry_pi: root.entries.iter().any(|e| pi.iter().any(|name| e.is_called(name))),
         complete: root.complete,
     };
     let mut listing = root;
     for name in ["EFI", "BOOT"] {
-        let Some(next) = listing
-            .entries
-            .iter()
-            .find(|e| e.directory && e.is_called(name))
-        else {
+        let Some(next) = listing.entries.iter().find(|e| e.directory && e.is_called(name)) else {
             return Ok(out);
         };
         listing = volume.list(Directory::At(next.cluster))?;
         out.complete &= listing.complete;
     }
-    let present = |file: &str| {
-        listing
-            .entries
-            .iter()
-            .any(|e| !e.directory && e.is_called(file))
-    };
-    out.archs = ARCHITECTURES
-        .iter()
-        .filter(|(_, file)| present(file))
-        .map(|(a, _)| *a)
-        .collect();
+    let present = |file: &str| listing.entries.iter().any(|e| !e.directory && e.is_called(file));
+    out.archs = ARCHITECTURES.iter().filter(|(_, file)| present(file)).map(|(a, _)| *a).collect();
     Ok(out)
 }
 
@@ -394,62 +357,33 @@ mod tests {
 
     #[test]
     fn architectures_are_looked_up_in_every_width() {
-        let files = [
-            "EFI/BOOT/BOOTX64.EFI",
-            "EFI/BOOT/BOOTLOONGARCH64.EFI",
-            "README",
-        ];
-        for (width, size) in [
-            (FatWidth::Fat12, 1 << 20),
-            (FatWidth::Fat16, 8 << 20),
-            (FatWidth::Fat32, 2 << 20),
-        ] {
-            let spec = FatSpec {
-                width,
-                size,
-                files: &files,
-                code: &[],
-            };
+        let files = ["EFI/BOOT/BOOTX64.EFI", "EFI/BOOT/BOOTLOONGARCH64.EFI", "README"];
+        for (width, size) in
+            [(FatWidth::Fat12, 1 << 20), (FatWidth::Fat16, 8 << 20), (FatWidth::Fat32, 2 << 20)]
+        {
+            let spec = FatSpec { width, size, files: &files, code: &[] };
             let boot = boot(&Bytes(&sample::fat(&spec)));
             assert_eq!(boot.uefi_archs, ["x64", "loongarch64"], "{width:?}");
             assert!(boot.uefi.is_yes());
         }
-        let other = FatSpec {
-            files: &["EFI/DEBIAN/BOOTX64.EFI"],
-            ..FatSpec::default()
-        };
-        assert!(matches!(
-            boot(&Bytes(&sample::fat(&other))).uefi,
-            BootVerdict::No(_)
-        ));
+        let other = FatSpec { files: &["EFI/DEBIAN/BOOTX64.EFI"], ..FatSpec::default() };
+        assert!(matches!(boot(&Bytes(&sample::fat(&other))).uefi, BootVerdict::No(_)));
     }
 
     #[test]
     fn boot_sectors_that_do_nothing() {
         for (code, want) in [
             (&b""[..], "no boot code"),
-            (
-                b"\x0E\x1FThis is not a bootable disk. Please",
-                "only shows a message",
-            ),
-            (
-                b"\xB4\x0EThis medium starts with UEFI",
-                "only shows a message",
-            ),
+            (b"\x0E\x1FThis is not a bootable disk. Please", "only shows a message"),
+            (b"\xB4\x0EThis medium starts with UEFI", "only shows a message"),
         ] {
-            let spec = FatSpec {
-                code,
-                ..FatSpec::default()
-            };
+            let spec = FatSpec { code, ..FatSpec::default() };
             let BootVerdict::No(why) = boot(&Bytes(&sample::fat(&spec))).bios else {
                 panic!("{code:?}")
             };
             assert!(why.contains(want), "{why}");
         }
-        let spec = FatSpec {
-            code: b"\xFA\xFC\x31\xC0",
-            ..FatSpec::default()
-        };
+        let spec = FatSpec { code: b"\xFA\xFC\x31\xC0", ..FatSpec::default() };
         assert!(boot(&Bytes(&sample::fat(&spec))).bios.is_yes());
     }
 
@@ -463,10 +397,7 @@ mod tests {
         assert!(
             matches!(boot(&Bytes(&image)).bios, BootVerdict::No(w) if w.contains("no boot code"))
         );
-        let fat = sample::fat(&FatSpec {
-            code: b"\xFA\xFC",
-            ..FatSpec::default()
-        });
+        let fat = sample::fat(&FatSpec { code: b"\xFA\xFC", ..FatSpec::default() });
         sample::put(&mut image, 1024 * 512, &fat);
         assert!(boot(&Bytes(&image)).bios.is_yes());
         let short = Head(&image[..4096]);
@@ -475,20 +406,14 @@ mod tests {
 
     #[test]
     fn what_a_pipe_does_not_show_is_unknown() {
-        let spec = FatSpec {
-            files: &["EFI/BOOT/BOOTX64.EFI"],
-            ..FatSpec::default()
-        };
+        let spec = FatSpec { files: &["EFI/BOOT/BOOTX64.EFI"], ..FatSpec::default() };
         let mut image = vec![0; 3 << 20];
         sample::put(&mut image, 1 << 20, &sample::fat(&spec));
         sample::mbr(&mut image, &[(0, 0xEF, 2048, 2048)]);
         assert!(boot(&Bytes(&image)).uefi.is_yes());
         for len in [4096, (1 << 20) + 1024] {
             let verdict = boot(&Head(&image[..len])).uefi;
-            assert!(
-                matches!(verdict, BootVerdict::Unknown(_)),
-                "{len}: {verdict}"
-            );
+            assert!(matches!(verdict, BootVerdict::Unknown(_)), "{len}: {verdict}");
         }
     }
 

@@ -29,10 +29,7 @@ pub(crate) fn has(bytes: &[u8], at: usize, magic: &[u8]) -> bool {
 
 /// Whether `needle` occurs anywhere, ASCII case ignored.
 pub(crate) fn contains_ignore_case(haystack: &[u8], needle: &[u8]) -> bool {
-    !needle.is_empty()
-        && haystack
-            .windows(needle.len())
-            .any(|w| w.eq_ignore_ascii_case(needle))
+    !needle.is_empty() && haystack.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle))
 }
 
 /// Lower-case hexadecimal digits of `bytes`.
@@ -40,7 +37,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut out, b| {
         // Writing into a String cannot fail.
-        let _ignored = write!(out, "{b:02x}");
+        write!(out, "{b:02x}").ok();
         out
     })
 }
@@ -77,10 +74,7 @@ mod tests {
     #[test]
     fn identifiers_have_the_usual_groups() {
         let raw: Vec<u8> = (1..=16).collect();
-        assert_eq!(
-            uuid(&raw, 0).as_deref(),
-            Some("01020304-0506-0708-090a-0b0c0d0e0f10")
-        );
+        assert_eq!(uuid(&raw, 0).as_deref(), Some("01020304-0506-0708-090a-0b0c0d0e0f10"));
         assert_eq!(uuid(&[0; 16], 0), None);
     }
 }

@@ -13,11 +13,7 @@ const fn table() -> [u32; 256] {
         let mut value = seed;
         let mut bit = 0;
         while bit < 8 {
-            value = if value & 1 == 1 {
-                (value >> 1) ^ 0xEDB8_8320
-            } else {
-                value >> 1
-            };
+            value = if value & 1 == 1 { (value >> 1) ^ 0xEDB8_8320 } else { value >> 1 };
             bit += 1;
         }
         out[i] = value;

@@ -227,10 +227,7 @@ mod tests {
             (ImageKind::Torrent, "a torrent file"),
             (ImageKind::Empty, "an empty file"),
             (ImageKind::Archive(Archive::SevenZip), "a 7z archive"),
-            (
-                ImageKind::VirtualDisk(VirtualDisk::Qcow2),
-                "a qcow2 virtual disk",
-            ),
+            (ImageKind::VirtualDisk(VirtualDisk::Qcow2), "a qcow2 virtual disk"),
         ] {
             assert_eq!(kind.advice(), Advice::Refuse);
             assert_eq!(kind.to_string(), words);

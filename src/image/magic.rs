@@ -16,11 +16,7 @@ const STRONG: &[(usize, &[u8], ImageKind)] = &[
     (0, b"LZIP\x01", ImageKind::Compressed(Codec::Lzip)),
     (0, b"PK\x03\x04", ImageKind::Archive(Archive::Zip)),
     (0, b"PK\x05\x06", ImageKind::Archive(Archive::Zip)),
-    (
-        0,
-        b"7z\xBC\xAF\x27\x1C",
-        ImageKind::Archive(Archive::SevenZip),
-    ),
+    (0, b"7z\xBC\xAF\x27\x1C", ImageKind::Archive(Archive::SevenZip)),
     (0, b"Rar!\x1A\x07", ImageKind::Archive(Archive::Rar)),
     (0, b"MSCF\0\0\0\0", ImageKind::Archive(Archive::Cab)),
     (0, b"MSWIM\0\0\0", ImageKind::Archive(Archive::Wim)),
@@ -29,23 +25,11 @@ const STRONG: &[(usize, &[u8], ImageKind)] = &[
     (0, b"QFI\xFB", ImageKind::VirtualDisk(VirtualDisk::Qcow2)),
     (0, b"KDMV", ImageKind::VirtualDisk(VirtualDisk::Vmdk)),
     (0, b"COWD", ImageKind::VirtualDisk(VirtualDisk::Vmdk)),
-    (
-        0,
-        b"# Disk DescriptorFile",
-        ImageKind::VirtualDisk(VirtualDisk::Vmdk),
-    ),
+    (0, b"# Disk DescriptorFile", ImageKind::VirtualDisk(VirtualDisk::Vmdk)),
     (0, b"vhdxfile", ImageKind::VirtualDisk(VirtualDisk::Vhdx)),
     (0, b"conectix", ImageKind::VirtualDisk(VirtualDisk::Vhd)),
-    (
-        64,
-        b"\x7F\x10\xDA\xBE",
-        ImageKind::VirtualDisk(VirtualDisk::Vdi),
-    ),
-    (
-        0,
-        b"\x3A\xFF\x26\xED",
-        ImageKind::VirtualDisk(VirtualDisk::AndroidSparse),
-    ),
+    (64, b"\x7F\x10\xDA\xBE", ImageKind::VirtualDisk(VirtualDisk::Vdi)),
+    (0, b"\x3A\xFF\x26\xED", ImageKind::VirtualDisk(VirtualDisk::AndroidSparse)),
 ];
 
 /// Magic numbers long enough to trust before any look at sectors.
@@ -56,10 +40,7 @@ pub(crate) fn strong(head: &[u8]) -> Option<ImageKind> {
     if let Some(codec) = skippable(head) {
         return Some(ImageKind::Compressed(codec));
     }
-    STRONG
-        .iter()
-        .find(|(at, magic, _)| has(head, *at, magic))
-        .map(|(_, _, kind)| *kind)
+    STRONG.iter().find(|(at, magic, _)| has(head, *at, magic)).map(|(_, _, kind)| *kind)
 }
 
 /// Marks that count only when the sectors hold no table and no filesystem.
@@ -84,9 +65,7 @@ pub(crate) fn weak(head: &[u8], size: Option<u64>) -> Option<ImageKind> {
 /// `BZh`, level, then the magic of a block or of the end of an empty stream.
 fn bzip2(head: &[u8]) -> bool {
     has(head, 0, b"BZh")
-        && head
-            .get(3)
-            .is_some_and(|level| (b'1'..=b'9').contains(level))
+        && head.get(3).is_some_and(|level| (b'1'..=b'9').contains(level))
         && (has(head, 4, b"1AY&SY") || has(head, 4, b"\x17\x72\x45\x38\x50\x90"))
 }
 
@@ -116,9 +95,7 @@ fn tar(head: &[u8]) -> bool {
     let field = header[148..156].iter().skip_while(|b| **b == b' ');
     let stated = field
         .take_while(|b| (b'0'..=b'7').contains(b))
-        .fold(0_u32, |value, b| {
-            value.wrapping_mul(8).wrapping_add(u32::from(b - b'0'))
-        });
+        .fold(0_u32, |value, b| value.wrapping_mul(8).wrapping_add(u32::from(b - b'0')));
     let sum: u32 = header.iter().map(|&b| u32::from(b)).sum();
     let field: u32 = header[148..156].iter().map(|&b| u32::from(b)).sum();
     sum - field + 8 * u32::from(b' ') == stated
@@ -130,9 +107,7 @@ fn lzma(head: &[u8], size: Option<u64>) -> bool {
     let (Some(dictionary), Some(length)) = (le32(head, 1), le64(head, 5)) else {
         return false;
     };
-    let top = 1_u32
-        .checked_shl(31 - dictionary.leading_zeros().min(31))
-        .unwrap_or(0);
+    let top = 1_u32.checked_shl(31 - dictionary.leading_zeros().min(31)).unwrap_or(0);
     let round = dictionary == top || dictionary == top | top >> 1;
     let plausible = length == u64::MAX || (length < 1 << 38 && length > 0);
     let longer = size.is_none_or(|size| size > 13);
@@ -162,17 +137,14 @@ pub(crate) fn binary_signature(head: &[u8], size: Option<u64>) -> bool {
         0x89 => (3, le16(head, 1).map(|len| u64::from(len.swap_bytes()))),
         0xC2 => match (head.get(1).copied(), head.get(2).copied()) {
             (Some(short @ 0..=191), _) => (2, Some(u64::from(short))),
-            (Some(high @ 192..=223), Some(low)) => (
-                3,
-                Some((u64::from(high) - 192) * 256 + u64::from(low) + 192),
-            ),
+            (Some(high @ 192..=223), Some(low)) => {
+                (3, Some((u64::from(high) - 192) * 256 + u64::from(low) + 192))
+            }
             _ => return false,
         },
         _ => return false,
     };
-    let version = head
-        .get(body)
-        .is_some_and(|version| (3..=6).contains(version));
+    let version = head.get(body).is_some_and(|version| (3..=6).contains(version));
     let small = size.unwrap_or(head.len() as u64) < 1 << 16;
     let fits = len.is_some_and(|len| len > 8 && size.is_none_or(|s| s >= body as u64 + len));
     version && small && fits
@@ -188,20 +160,14 @@ mod tests {
         let zstd = [&skip[..], b"\x28\xB5\x2F\xFD"].concat();
         let lz4 = [&skip[..], b"\x04\x22\x4D\x18"].concat();
         for (head, want) in [
-            (
-                &b"\x1F\x8B\x08\0"[..],
-                Some(ImageKind::Compressed(Codec::Gzip)),
-            ),
+            (&b"\x1F\x8B\x08\0"[..], Some(ImageKind::Compressed(Codec::Gzip))),
             (b"\xFD7zXZ\0\0\x04", Some(ImageKind::Compressed(Codec::Xz))),
             (b"BZh91AY&SY", Some(ImageKind::Compressed(Codec::Bzip2))),
             (b"BZh91AYxSY", None),
             (&zstd, Some(ImageKind::Compressed(Codec::Zstd))),
             (&lz4, Some(ImageKind::Compressed(Codec::Lz4))),
             (b"PK\x03\x04", Some(ImageKind::Archive(Archive::Zip))),
-            (
-                b"7z\xBC\xAF\x27\x1C",
-                Some(ImageKind::Archive(Archive::SevenZip)),
-            ),
+            (b"7z\xBC\xAF\x27\x1C", Some(ImageKind::Archive(Archive::SevenZip))),
             (b"QFI\xFB", Some(ImageKind::VirtualDisk(VirtualDisk::Qcow2))),
             (b"PK", None),
             (b"", None),
@@ -236,10 +202,7 @@ mod tests {
     fn signatures_are_small_and_whole() {
         let packet = [&[0x89, 0x02, 0x33, 4, 0][..], &[7; 0x231]].concat();
         assert!(binary_signature(&packet, Some(packet.len() as u64)));
-        assert!(
-            !binary_signature(&packet, Some(100)),
-            "shorter than it says"
-        );
+        assert!(!binary_signature(&packet, Some(100)), "shorter than it says");
         assert!(!binary_signature(&packet, Some(1 << 30)), "an image");
         assert!(!binary_signature(&[0x88, 0x5E, 9], Some(96)), "version");
     }

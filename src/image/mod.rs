@@ -36,7 +36,7 @@ pub use fs::{FatGeometry, FatWidth, Filesystem, FsKind, Zone, ZoneKind};
 pub use kind::{Advice, Archive, Codec, ImageKind, VirtualDisk};
 pub use note::{Degree, Note, SectorConflict, TINY_BYTES, sector_size_conflict};
 pub use place::{Located, Place, Spot, describe_range};
-pub use printable::{printable, printable_bytes};
+pub use printable::printable_bytes;
 pub use read::{Bytes, FileImage, Head, ReadAt};
 pub use signatures::{Signature, signatures};
 pub use table::{Health, Partition, PartitionType, Scheme, Table};
@@ -50,7 +50,7 @@ const HEAD: usize = 64 << 10;
 const BLANK: usize = 1 << 20;
 const ZEROS: [u8; 4096] = [0; 4096];
 /// Partitions looked into; tables may have more.
-const PARTITION_LIMIT: usize = 256;
+const PARTITION_LIMIT: usize = 128;
 
 /// Everything that is known about an image or a medium.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,11 +91,7 @@ pub fn inspect(image: &dyn ReadAt, name: &str) -> io::Result<ImageInfo> {
     let view = View::new(image);
     let head = view.some(0, HEAD)?;
     let mut seen = Seen::default();
-    let container = if head.is_empty() {
-        Some(ImageKind::Empty)
-    } else {
-        magic::strong(&head)
-    };
+    let container = if head.is_empty() { Some(ImageKind::Empty) } else { magic::strong(&head) };
     let kind = match container {
         Some(kind) => kind,
         None => seen.look(&view, &head)?,
@@ -188,9 +184,5 @@ fn contents(view: &View<'_>, head: &[u8]) -> io::Result<ImageKind> {
         return Ok(kind);
     }
     let signature = magic::binary_signature(head, view.size());
-    Ok(if signature {
-        ImageKind::Signature
-    } else {
-        ImageKind::Unknown
-    })
+    Ok(if signature { ImageKind::Signature } else { ImageKind::Unknown })
 }

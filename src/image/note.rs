@@ -72,10 +72,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SectorSize(size) => {
-                write!(
-                    f,
-                    "its partition table is for media with {size}-byte sectors"
-                )
+                write!(f, "its partition table is for media with {size}-byte sectors")
             }
             Self::Truncated { what, needed, size } => write!(
                 f,
@@ -84,10 +81,7 @@ impl fmt::Display for Note {
                 needed.saturating_sub(*size)
             ),
             Self::Tiny(size) => {
-                write!(
-                    f,
-                    "it has only {size} bytes, too few for anything that boots"
-                )
+                write!(f, "it has only {size} bytes, too few for anything that boots")
             }
             Self::BackupGptInside { at, size } => write!(
                 f,
@@ -146,11 +140,7 @@ pub struct SectorConflict {
 #[must_use]
 pub fn sector_size_conflict(info: &ImageInfo, logical_block: u32) -> Option<SectorConflict> {
     let made = |degree, text| Some(SectorConflict { degree, text });
-    if let Some(table) = info
-        .table
-        .as_ref()
-        .filter(|table| table.sector_size != logical_block)
-    {
+    if let Some(table) = info.table.as_ref().filter(|table| table.sector_size != logical_block) {
         let size = table.sector_size;
         return match (info.kind, table.scheme) {
             (ImageKind::HybridIso, _) => made(
@@ -185,11 +175,7 @@ pub fn sector_size_conflict(info: &ImageInfo, logical_block: u32) -> Option<Sect
     };
     let block = info.filesystem.as_ref().and_then(|fs| fs.block)?;
     (block < logical_block).then(|| SectorConflict {
-        degree: if kind == FsKind::Iso9660 {
-            Degree::Warning
-        } else {
-            Degree::Conflict
-        },
+        degree: if kind == FsKind::Iso9660 { Degree::Warning } else { Degree::Conflict },
         text: format!(
             "this {kind} filesystem is made of {block}-byte blocks; it cannot be mounted from a \
              medium with {logical_block}-byte sectors"
@@ -232,10 +218,8 @@ fn name_differs(kind: ImageKind, name: &str) -> Option<Note> {
     let packed = matches!(*suffix, ".zip" | ".xz" | ".gz" | ".zst" | ".bz2");
     let decodes = matches!(kind, ImageKind::Compressed(_) | ImageKind::Archive(_));
     let refused = kind.advice() == super::Advice::Refuse && kind != ImageKind::Empty;
-    (refused || packed != decodes && kind != ImageKind::Empty).then(|| Note::NameDiffers {
-        suffix: (*suffix).to_owned(),
-        kind,
-    })
+    (refused || packed != decodes && kind != ImageKind::Empty)
+        .then(|| Note::NameDiffers { suffix: (*suffix).to_owned(), kind })
 }
 
 fn table_notes(info: &ImageInfo) -> Vec<Note> {
@@ -272,19 +256,13 @@ fn table_notes(info: &ImageInfo) -> Vec<Note> {
 fn truncated(info: &ImageInfo, size: u64) -> Option<Note> {
     let mut ends: Vec<(u64, String)> = Vec::new();
     if let Some(fs) = &info.filesystem {
-        ends.extend(
-            fs.size_bytes
-                .map(|end| (end, format!("the {} volume", fs.kind))),
-        );
+        ends.extend(fs.size_bytes.map(|end| (end, format!("the {} volume", fs.kind))));
     }
     for partition in info.table.iter().flat_map(|table| &table.partitions) {
         let around = partition.start_bytes < 65_536 && info.kind == ImageKind::HybridIso;
         let nominal = matches!(partition.kind, PartitionType::Mbr(0xEE)) || partition.is_extended();
         if !around && !nominal {
-            ends.push((
-                partition.range().end,
-                format!("partition {}", partition.number),
-            ));
+            ends.push((partition.range().end, format!("partition {}", partition.number)));
         }
     }
     let (needed, what) = ends.into_iter().max_by_key(|(end, _)| *end)?;
@@ -337,36 +315,18 @@ mod tests {
 
     #[test]
     fn images_that_are_cut_off_say_so() {
-        let spec = FatSpec {
-            width: FatWidth::Fat16,
-            size: 8 << 20,
-            ..FatSpec::default()
-        };
-        for image in [
-            sample::fat(&spec),
-            sample::iso(&[]),
-            sample::ext(4096, 0, 2, 1),
-        ] {
+        let spec = FatSpec { width: FatWidth::Fat16, size: 8 << 20, ..FatSpec::default() };
+        for image in [sample::fat(&spec), sample::iso(&[]), sample::ext(4096, 0, 2, 1)] {
             let short = &image[..image.len() / 2 + 100];
             let notes = inspect(&Bytes(short), "x").unwrap().notes;
-            assert!(
-                notes.iter().any(|n| matches!(n, Note::Truncated { .. })),
-                "{notes:?}"
-            );
+            assert!(notes.iter().any(|n| matches!(n, Note::Truncated { .. })), "{notes:?}");
             let notes = inspect(&Head(short), "x").unwrap().notes;
-            assert!(
-                !notes.iter().any(|n| matches!(n, Note::Truncated { .. })),
-                "{notes:?}"
-            );
+            assert!(!notes.iter().any(|n| matches!(n, Note::Truncated { .. })), "{notes:?}");
         }
         let image = gpt(512);
         let notes = inspect(&Bytes(&image[..40_000]), "x").unwrap().notes;
         assert!(matches!(&notes[0], Note::Truncated { what, .. } if what == "partition 1"));
-        assert!(
-            notes
-                .iter()
-                .any(|n| matches!(n, Note::BackupGptMissing { .. }))
-        );
+        assert!(notes.iter().any(|n| matches!(n, Note::BackupGptMissing { .. })));
     }
 
     #[test]
@@ -376,15 +336,8 @@ mod tests {
         assert!(whole.is_empty(), "{whole:?}");
         image.resize(8 << 20, 0);
         let notes = inspect(&Bytes(&image), "x").unwrap().notes;
-        assert!(
-            matches!(notes[0], Note::BackupGptInside { .. }),
-            "{notes:?}"
-        );
-        assert!(
-            notes[0]
-                .to_string()
-                .contains("backup GPT is at byte 2096640")
-        );
+        assert!(matches!(notes[0], Note::BackupGptInside { .. }), "{notes:?}");
+        assert!(notes[0].to_string().contains("backup GPT is at byte 2096640"));
     }
 
     #[test]
@@ -392,14 +345,7 @@ mod tests {
         let page = inspect(&Bytes(b"<html>login"), "debian.iso").unwrap();
         assert_eq!(page.kind, ImageKind::HtmlPage);
         assert!(page.notes.contains(&Note::CaptivePortal));
-        assert!(
-            page.notes
-                .iter()
-                .any(|n| matches!(n, Note::NameDiffers { .. }))
-        );
-        assert_eq!(
-            inspect(&Bytes(b"<html>login"), "x").unwrap().kind,
-            ImageKind::HtmlPage
-        );
+        assert!(page.notes.iter().any(|n| matches!(n, Note::NameDiffers { .. })));
+        assert_eq!(inspect(&Bytes(b"<html>login"), "x").unwrap().kind, ImageKind::HtmlPage);
     }
 }

@@ -4,6 +4,7 @@
 //! partition 2, which every mount changes" instead of an offset (etcher#1877: a stick that was
 //! mounted no longer verifies). Must not read: it works from an [`ImageInfo`] taken before.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -114,9 +115,7 @@ impl fmt::Display for Place {
             Self::Journal(spot) => part("journal", spot),
             Self::Metadata(spot) => part("metadata", spot),
             Self::PartitionTable => f.write_str("partition table"),
-            Self::Data {
-                partition: Some(number),
-            } => write!(f, "data in partition {number}"),
+            Self::Data { partition: Some(number) } => write!(f, "data in partition {number}"),
             Self::Data { partition: None } => f.write_str("data"),
             Self::Unpartitioned => f.write_str("space outside of partitions"),
             Self::Outside => f.write_str("beyond the end"),
@@ -133,7 +132,7 @@ pub struct Located {
     pub place: Place,
 }
 
-/// An area with a meaning; areas later in the list and smaller ones win.
+/// An area with a meaning; the highest rank wins, among equals the smallest.
 struct Area {
     range: Range<u64>,
     place: Place,
@@ -143,32 +142,35 @@ struct Area {
 /// Splits `range` into the places it covers, ascending, without gaps.
 #[must_use]
 pub fn describe_range(info: &ImageInfo, range: Range<u64>) -> Vec<Located> {
-    let areas: Vec<Area> = areas(info)
-        .into_iter()
-        .filter(|area| area.range.start < range.end && area.range.end > range.start)
-        .collect();
-    let mut cuts: Vec<u64> = areas
-        .iter()
-        .flat_map(|area| [area.range.start, area.range.end])
-        .filter(|cut| range.contains(cut))
-        .chain([range.start, range.end])
-        .collect();
-    cuts.sort_unstable();
-    cuts.dedup();
+    let mut areas = areas(info);
+    areas.retain(|area| area.range.start < range.end && area.range.end > range.start);
+    // A sweep over the borders: a hostile table may have a hundred thousand areas.
+    let mut borders: Vec<(u64, Option<usize>)> = vec![(range.end, None)];
+    for (index, area) in areas.iter().enumerate() {
+        borders.push((area.range.start.max(range.start), Some(index)));
+        borders.push((area.range.end.min(range.end), Some(index)));
+    }
+    borders.sort_unstable();
     let mut out: Vec<Located> = Vec::new();
-    for [start, end] in cuts.array_windows() {
-        let inside = areas
-            .iter()
-            .filter(|a| a.range.start <= *start && *end <= a.range.end);
-        // The innermost of equals: isohybrid partitions lie in each other.
-        let best = inside.min_by_key(|a| (u8::MAX - a.rank, a.range.end - a.range.start));
-        let place = best.map_or(Place::Unpartitioned, |area| area.place);
-        match out.last_mut() {
-            Some(last) if last.place == place => last.range.end = *end,
-            _ => out.push(Located {
-                range: *start..*end,
-                place,
-            }),
+    let mut open: BTreeSet<(u8, u64, usize)> = BTreeSet::new();
+    let mut at = range.start;
+    for (border, index) in borders {
+        if border > at {
+            let place = open.first().map_or(Place::Unpartitioned, |best| areas[best.2].place);
+            match out.last_mut() {
+                Some(last) if last.place == place => last.range.end = border,
+                _ => out.push(Located { range: at..border, place }),
+            }
+            at = border;
+        }
+        if let Some(index) = index {
+            let area = &areas[index];
+            // Highest rank first, then the innermost: isohybrid partitions lie in each other.
+            let key = (u8::MAX - area.rank, area.range.end - area.range.start, index);
+            // The first border of an area opens it, the second closes it.
+            if !open.remove(&key) {
+                open.insert(key);
+            }
         }
     }
     out
@@ -177,62 +179,30 @@ pub fn describe_range(info: &ImageInfo, range: Range<u64>) -> Vec<Located> {
 fn areas(info: &ImageInfo) -> Vec<Area> {
     let mut out = Vec::new();
     if let Some(size) = info.size {
-        out.push(Area {
-            range: size..u64::MAX,
-            place: Place::Outside,
-            rank: 3,
-        });
+        out.push(Area { range: size..u64::MAX, place: Place::Outside, rank: 3 });
     }
     let Some(table) = &info.table else {
         let end = info.size.unwrap_or(u64::MAX);
         let place = Place::Data { partition: None };
-        out.push(Area {
-            range: 0..end,
-            place,
-            rank: 0,
-        });
-        out.extend(
-            info.filesystem
-                .iter()
-                .flat_map(|fs| zones(fs, 0..end, None)),
-        );
+        out.push(Area { range: 0..end, place, rank: 0 });
+        out.extend(info.filesystem.iter().flat_map(|fs| zones(fs, 0..end, None)));
         return out;
     };
     for span in &table.spans {
-        out.push(Area {
-            range: span.clone(),
-            place: Place::PartitionTable,
-            rank: 2,
-        });
+        out.push(Area { range: span.clone(), place: Place::PartitionTable, rank: 2 });
     }
-    for partition in table
-        .partitions
-        .iter()
-        .filter(|partition| !partition.is_extended())
-    {
+    for partition in table.partitions.iter().filter(|partition| !partition.is_extended()) {
         let number = Some(partition.number);
         let place = Place::Data { partition: number };
-        out.push(Area {
-            range: partition.range(),
-            place,
-            rank: 0,
-        });
-        out.extend(
-            partition
-                .fs
-                .iter()
-                .flat_map(|fs| zones(fs, partition.range(), number)),
-        );
+        out.push(Area { range: partition.range(), place, rank: 0 });
+        out.extend(partition.fs.iter().flat_map(|fs| zones(fs, partition.range(), number)));
     }
     out
 }
 
 /// Zones of a filesystem on the medium, cut at its partition.
 fn zones(fs: &Filesystem, inside: Range<u64>, partition: Option<u32>) -> Vec<Area> {
-    let spot = Spot {
-        fs: fs.kind,
-        partition,
-    };
+    let spot = Spot { fs: fs.kind, partition };
     let area = |zone: &super::fs::Zone| {
         let start = inside.start.saturating_add(zone.range.start);
         let end = inside.start.saturating_add(zone.range.end).min(inside.end);
@@ -259,25 +229,15 @@ mod tests {
 
     #[test]
     fn fat_volumes_are_exact() {
-        let spec = FatSpec {
-            width: FatWidth::Fat32,
-            size: 2 << 20,
-            ..FatSpec::default()
-        };
+        let spec = FatSpec { width: FatWidth::Fat32, size: 2 << 20, ..FatSpec::default() };
         let mut image = vec![0; 4 << 20];
         let base = 1 << 20;
         sample::put(&mut image, base, &sample::fat(&spec));
         sample::mbr(&mut image, &[(0, 0x0C, 2048, 4096)]);
         let info = inspect(&Bytes(&image), "x").unwrap();
-        let geometry = info.table.as_ref().unwrap().partitions[0]
-            .fs
-            .as_ref()
-            .unwrap();
+        let geometry = info.table.as_ref().unwrap().partitions[0].fs.as_ref().unwrap();
         let geometry = geometry.fat.as_ref().unwrap();
-        let spot = Spot {
-            fs: FsKind::Fat32,
-            partition: Some(1),
-        };
+        let spot = Spot { fs: FsKind::Fat32, partition: Some(1) };
         let base = base as u64;
         for (byte, want) in [
             (0, Place::PartitionTable),
@@ -288,15 +248,9 @@ mod tests {
             (base + 1024, Place::Data { partition: Some(1) }),
             (base + 6 * 512, Place::BackupSuperblock(spot)),
             (base + geometry.fat_start, Place::FatTable(spot)),
-            (
-                base + geometry.fat_start + geometry.fat_size - 1,
-                Place::FatTable(spot),
-            ),
+            (base + geometry.fat_start + geometry.fat_size - 1, Place::FatTable(spot)),
             (base + geometry.data_start, Place::RootDirectory(spot)),
-            (
-                base + geometry.data_start + 512,
-                Place::Data { partition: Some(1) },
-            ),
+            (base + geometry.data_start + 512, Place::Data { partition: Some(1) }),
             (3 << 20, Place::Unpartitioned),
             (4 << 20, Place::Outside),
         ] {
@@ -308,10 +262,7 @@ mod tests {
     fn ext_superblocks_are_exact() {
         let image = sample::ext(30 * 8192 + 1, 0, 0x2, 0x1);
         let info = inspect(&Bytes(&image), "x").unwrap();
-        let spot = Spot {
-            fs: FsKind::Ext2,
-            partition: None,
-        };
+        let spot = Spot { fs: FsKind::Ext2, partition: None };
         assert_eq!(at(&info, 1023), Place::Data { partition: None });
         assert_eq!(at(&info, 1024), Place::Superblock(spot));
         assert_eq!(at(&info, 2047), Place::Superblock(spot));
@@ -328,20 +279,9 @@ mod tests {
         let info = inspect(&Bytes(&image), "x").unwrap();
         let size = image.len() as u64;
         let found = describe_range(&info, 0..size + 10);
-        assert_eq!(
-            (found[0].range.start, found.last().unwrap().range.end),
-            (0, size + 10)
-        );
-        assert!(
-            found
-                .array_windows()
-                .all(|[a, b]| a.range.end == b.range.start)
-        );
-        assert_eq!(
-            at(&info, 110 * 512),
-            Place::Data { partition: Some(2) },
-            "innermost"
-        );
+        assert_eq!((found[0].range.start, found.last().unwrap().range.end), (0, size + 10));
+        assert!(found.array_windows().all(|[a, b]| a.range.end == b.range.start));
+        assert_eq!(at(&info, 110 * 512), Place::Data { partition: Some(2) }, "innermost");
         assert_eq!(at(&info, 200 * 512), Place::Data { partition: Some(1) });
         assert_eq!(describe_range(&info, 5..5), []);
     }

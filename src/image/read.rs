@@ -49,10 +49,7 @@ impl FileImage {
 }
 
 fn copy_at(from: &[u8], offset: u64, buf: &mut [u8]) -> usize {
-    let rest = usize::try_from(offset)
-        .ok()
-        .and_then(|at| from.get(at..))
-        .unwrap_or_default();
+    let rest = usize::try_from(offset).ok().and_then(|at| from.get(at..)).unwrap_or_default();
     let len = rest.len().min(buf.len());
     buf[..len].copy_from_slice(&rest[..len]);
     len
@@ -98,17 +95,11 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn new(image: &'a dyn ReadAt) -> Self {
-        Self {
-            image,
-            size: image.size(),
-        }
+        Self { image, size: image.size() }
     }
 
     pub(crate) fn sized(image: &'a dyn ReadAt, size: u64) -> Self {
-        Self {
-            image,
-            size: Some(size),
-        }
+        Self { image, size: Some(size) }
     }
 
     pub(crate) fn size(&self) -> Option<u64> {
@@ -117,17 +108,12 @@ impl<'a> View<'a> {
 
     /// Up to `len` bytes at `offset`, fewer only at the end.
     pub(crate) fn some(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let room = self
-            .size
-            .map_or(u64::MAX, |size| size.saturating_sub(offset));
+        let room = self.size.map_or(u64::MAX, |size| size.saturating_sub(offset));
         let len = usize::try_from(room).map_or(len, |room| room.min(len));
         let mut out = vec![0; len];
         let mut done = 0;
         while done < len {
-            match self
-                .image
-                .read_at(offset.saturating_add(done as u64), &mut out[done..])
-            {
+            match self.image.read_at(offset.saturating_add(done as u64), &mut out[done..]) {
                 Ok(0) => break,
                 // An implementation that claims more than it was given must not hang this loop.
                 Ok(n) => done = done.saturating_add(n).min(len),

@@ -21,12 +21,7 @@ pub(crate) struct FatSpec<'a> {
 
 impl Default for FatSpec<'_> {
     fn default() -> Self {
-        Self {
-            width: FatWidth::Fat12,
-            size: 1 << 20,
-            files: &[],
-            code: &[],
-        }
+        Self { width: FatWidth::Fat12, size: 1 << 20, files: &[], code: &[] }
     }
 }
 
@@ -52,20 +47,8 @@ pub(crate) fn fat(spec: &FatSpec<'_>) -> Vec<u8> {
     let reserved = if wide { 32 } else { 1 };
     let root = reserved + fat_sectors;
     let mut b = vec![0; spec.size];
-    put(
-        &mut b,
-        0,
-        if wide {
-            b"\xEB\x58\x90mkfs.fat"
-        } else {
-            b"\xEB\x3C\x90mkfs.fat"
-        },
-    );
-    put(
-        &mut b,
-        11,
-        &[0, 2, 1, u8::try_from(reserved).unwrap(), 0, 1],
-    );
+    put(&mut b, 0, if wide { b"\xEB\x58\x90mkfs.fat" } else { b"\xEB\x3C\x90mkfs.fat" });
+    put(&mut b, 11, &[0, 2, 1, u8::try_from(reserved).unwrap(), 0, 1]);
     put(&mut b, 17, if wide { &[0, 0] } else { &[64, 0] });
     put(&mut b, 21, &[0xF8]);
     put(&mut b, 32, &u32::try_from(sectors).unwrap().to_le_bytes());
@@ -130,11 +113,7 @@ impl FatImage {
     fn child(&mut self, directory: usize, name: &str, is_directory: bool) -> usize {
         let (stem, extension) = name.split_once('.').unwrap_or((name, ""));
         let long = stem.len() > 8 || extension.len() > 3;
-        let stem = if long {
-            format!("{}~1", &stem[..6])
-        } else {
-            stem.to_owned()
-        };
+        let stem = if long { format!("{}~1", &stem[..6]) } else { stem.to_owned() };
         let short = format!("{stem:<8}{extension:<3}").into_bytes();
         let mut at = directory;
         while self.bytes[at] != 0 {
@@ -153,18 +132,12 @@ impl FatImage {
         self.link(cluster);
         put(&mut self.bytes, at, &short);
         self.bytes[at + 11] = if is_directory { 0x10 } else { 0x20 };
-        put(
-            &mut self.bytes,
-            at + 26,
-            &u16::try_from(cluster).unwrap().to_le_bytes(),
-        );
+        put(&mut self.bytes, at + 26, &u16::try_from(cluster).unwrap().to_le_bytes());
         self.data + (cluster - 2) * 512
     }
 
     fn long(&mut self, mut at: usize, name: &str, short: &[u8]) -> usize {
-        let sum = short
-            .iter()
-            .fold(0_u8, |sum, &b| sum.rotate_right(1).wrapping_add(b));
+        let sum = short.iter().fold(0_u8, |sum, &b| sum.rotate_right(1).wrapping_add(b));
         let mut units: Vec<u16> = name.encode_utf16().chain([0]).collect();
         units.resize(units.len().div_ceil(13) * 13, 0xFFFF);
         let pieces: Vec<&[u16]> = units.chunks(13).collect();
@@ -260,14 +233,7 @@ pub(crate) fn exfat() -> Vec<u8> {
     let mut image = vec![0; 65_536];
     put(&mut image, 0, b"\xEB\x76\x90EXFAT   ");
     put(&mut image, 72, &128_u64.to_le_bytes());
-    for (at, value) in [
-        (80, 24_u32),
-        (84, 2),
-        (88, 26),
-        (92, 102),
-        (96, 2),
-        (100, 0xCAFE_BABE),
-    ] {
+    for (at, value) in [(80, 24_u32), (84, 2), (88, 26), (92, 102), (96, 2), (100, 0xCAFE_BABE)] {
         put(&mut image, at, &value.to_le_bytes());
     }
     put(&mut image, 108, &[9, 0, 1]);
@@ -275,10 +241,7 @@ pub(crate) fn exfat() -> Vec<u8> {
     put(&mut image, 24 * 512 + 8, &[0xFF; 4]);
     let root = 26 * 512;
     put(&mut image, root, &[0x83, 7]);
-    let units: Vec<u8> = "exlabel"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let units: Vec<u8> = "exlabel".encode_utf16().flat_map(u16::to_le_bytes).collect();
     put(&mut image, root + 2, &units);
     put(&mut image, root + 32, &[0x81]);
     put(&mut image, root + 52, &3_u32.to_le_bytes());
@@ -307,10 +270,7 @@ pub(crate) fn ntfs() -> Vec<u8> {
     image[volume + 20] = 56;
     put(&mut image, volume + 56, &[0x60, 0, 0, 0, 40, 0, 0, 0, 0]);
     put(&mut image, volume + 56 + 16, &[14, 0, 0, 0, 24, 0]);
-    let units: Vec<u8> = "ntlabel"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let units: Vec<u8> = "ntlabel".encode_utf16().flat_map(u16::to_le_bytes).collect();
     put(&mut image, volume + 56 + 24, &units);
     image
 }
@@ -368,15 +328,9 @@ pub(crate) fn udf(block: usize, label: &str) -> Vec<u8> {
             put(&mut image, at + field, bytes);
         }
         image[at] = kind;
-        put(
-            &mut image,
-            at + 12,
-            &u32::try_from(lba).unwrap().to_le_bytes(),
-        );
+        put(&mut image, at + 12, &u32::try_from(lba).unwrap().to_le_bytes());
         image[at + 4] = 0;
-        let sum = image[at..at + 16]
-            .iter()
-            .fold(0_u8, |sum, &b| sum.wrapping_add(b));
+        let sum = image[at..at + 16].iter().fold(0_u8, |sum, &b| sum.wrapping_add(b));
         image[at + 4] = sum;
     };
     // Behind the anchor, so that no block size puts the sequence over the recognition area.
@@ -387,14 +341,7 @@ pub(crate) fn udf(block: usize, label: &str) -> Vec<u8> {
     put(&mut name, 1, label.as_bytes());
     name[127] = u8::try_from(label.len() + 1).unwrap();
     tagged(6, 257, &[(84, &name)]);
-    tagged(
-        5,
-        258,
-        &[
-            (188, &280_u32.to_le_bytes()),
-            (192, &(blocks - 280).to_le_bytes()),
-        ],
-    );
+    tagged(5, 258, &[(188, &280_u32.to_le_bytes()), (192, &(blocks - 280).to_le_bytes())]);
     tagged(8, 259, &[]);
     image
 }

@@ -56,9 +56,8 @@ const FIXED: &[(u64, &[u8], &str)] = &[
 ];
 
 /// Second headers of LUKS2 may be at any of these (LUKS2 on-disk format, 2.1).
-const LUKS2_SECOND: [u64; 9] = [
-    0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000,
-];
+const LUKS2_SECOND: [u64; 9] =
+    [0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000];
 
 /// Everything on a medium of `size` bytes that something would recognise, by offset.
 ///
@@ -73,20 +72,12 @@ pub fn signatures(medium: &dyn ReadAt, size: u64, sector: u32) -> io::Result<Vec
     tables(&view, &head, size, sector, &mut out)?;
     for (offset, magic, name) in FIXED {
         if has(&view.some(*offset, magic.len())?, 0, magic) {
-            out.push(Signature {
-                offset: *offset,
-                len: magic.len() as u64,
-                name,
-            });
+            out.push(Signature { offset: *offset, len: magic.len() as u64, name });
         }
     }
     for offset in LUKS2_SECOND {
         if has(&view.some(offset, 6)?, 0, b"SKUL\xBA\xBE") {
-            out.push(Signature {
-                offset,
-                len: 6,
-                name: "crypto_LUKS",
-            });
+            out.push(Signature { offset, len: 6, name: "crypto_LUKS" });
         }
     }
     short_magics(&head, &mut out);
@@ -112,25 +103,13 @@ fn tables(
             // Also an MBR without entries, and the boot sector of exFAT or NTFS.
             Some(_) | None => "dos",
         };
-        out.push(Signature {
-            offset: 510,
-            len: 2,
-            name,
-        });
+        out.push(Signature { offset: 510, len: 2, name });
     }
     // Apple's map, which grub-mkrescue puts beside the others.
     let block = le16(head, 2).map_or(0, |block| usize::from(block.swap_bytes()));
     if has(head, 0, b"ER") && block >= 512 && has(head, block, b"PM") {
-        out.push(Signature {
-            offset: 0,
-            len: 2,
-            name: "mac",
-        });
-        out.push(Signature {
-            offset: block as u64,
-            len: 2,
-            name: "mac",
-        });
+        out.push(Signature { offset: 0, len: 2, name: "mac" });
+        out.push(Signature { offset: block as u64, len: 2, name: "mac" });
     }
     let mut sizes = gpt::SECTORS.to_vec();
     if !sizes.contains(&sector) && sector >= 512 {
@@ -140,11 +119,7 @@ fn tables(
         let last = (size / unit).checked_sub(1).map(|lba| lba * unit);
         for offset in [Some(unit), last].into_iter().flatten() {
             if has(&view.some(offset, 8)?, 0, gpt::MAGIC) {
-                out.push(Signature {
-                    offset,
-                    len: 8,
-                    name: "gpt",
-                });
+                out.push(Signature { offset, len: 8, name: "gpt" });
             }
         }
     }
@@ -154,54 +129,27 @@ fn tables(
 /// Magic numbers of two bytes, or that mean nothing alone.
 fn short_magics(head: &[u8], out: &mut Vec<Signature>) {
     if FatGeometry::parse(head).is_some() {
-        let texts: [(u64, &[u8]); 4] = [
-            (0x52, b"FAT32   "),
-            (0x36, b"FAT16   "),
-            (0x36, b"FAT12   "),
-            (0x36, b"FAT     "),
-        ];
+        let texts: [(u64, &[u8]); 4] =
+            [(0x52, b"FAT32   "), (0x36, b"FAT16   "), (0x36, b"FAT12   "), (0x36, b"FAT     ")];
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        for (offset, text) in texts
-            .iter()
-            .filter(|(offset, text)| has(head, at(*offset), text))
-        {
-            out.push(Signature {
-                offset: *offset,
-                len: text.len() as u64,
-                name: "vfat",
-            });
+        for (offset, text) in texts.iter().filter(|(offset, text)| has(head, at(*offset), text)) {
+            out.push(Signature { offset: *offset, len: text.len() as u64, name: "vfat" });
         }
         let jump = head.first().copied();
         if matches!(jump, Some(0xEB | 0xE9)) {
-            out.push(Signature {
-                offset: 0,
-                len: 1,
-                name: "vfat",
-            });
+            out.push(Signature { offset: 0, len: 1, name: "vfat" });
         }
     }
     if has(head, 0x438, &[0x53, 0xEF]) && le32(head, 0x418).is_some_and(|shift| shift <= 6) {
         let name = ext_name(head);
-        out.push(Signature {
-            offset: 0x438,
-            len: 2,
-            name,
-        });
+        out.push(Signature { offset: 0x438, len: 2, name });
     }
     let plus = has(head, 0x400, b"H+") || has(head, 0x400, b"HX");
     if plus && matches!(le16(head, 0x402).map(u16::swap_bytes), Some(4 | 5)) {
-        out.push(Signature {
-            offset: 0x400,
-            len: 2,
-            name: "hfsplus",
-        });
+        out.push(Signature { offset: 0x400, len: 2, name: "hfsplus" });
     }
     if has(head, 0x406, &[0x34, 0x34]) && le32(head, 0x400) == Some(2) {
-        out.push(Signature {
-            offset: 0x406,
-            len: 2,
-            name: "nilfs2",
-        });
+        out.push(Signature { offset: 0x406, len: 2, name: "nilfs2" });
     }
 }
 
@@ -220,27 +168,15 @@ fn discs(view: &View<'_>, out: &mut Vec<Signature>) -> io::Result<()> {
         if !has(&view.some(at, 5)?, 0, b"CD001") {
             break;
         }
-        out.push(Signature {
-            offset: at,
-            len: 5,
-            name: "iso9660",
-        });
+        out.push(Signature { offset: at, len: 5, name: "iso9660" });
     }
     let sequence = udf::recognition(view, 0)?;
     if !sequence.is_empty() {
         // On a bridge disc the sequence starts with ISO 9660's descriptors.
-        out.push(Signature {
-            offset: iso::DESCRIPTORS + 1,
-            len: 5,
-            name: "udf",
-        });
+        out.push(Signature { offset: iso::DESCRIPTORS + 1, len: 5, name: "udf" });
     }
     for (at, _) in sequence {
-        out.push(Signature {
-            offset: at + 1,
-            len: 5,
-            name: "udf",
-        });
+        out.push(Signature { offset: at + 1, len: 5, name: "udf" });
     }
     Ok(())
 }
@@ -249,22 +185,14 @@ fn members(view: &View<'_>, head: &[u8], size: u64, out: &mut Vec<Signature>) ->
     for label in [0, 512, 1024, 1536_u64] {
         let at = usize::try_from(label).unwrap_or(0);
         if has(head, at, b"LABELONE") && has(head, at + 24, b"LVM2 001") {
-            out.push(Signature {
-                offset: label + 24,
-                len: 8,
-                name: "LVM2_member",
-            });
+            out.push(Signature { offset: label + 24, len: 8, name: "LVM2_member" });
         }
     }
     let raids = [Some(0), Some(4096), md_10_offset(size), md_090_offset(size)];
     for offset in raids.into_iter().flatten() {
         let raw = view.some(offset, 12)?;
         if has(&raw, 0, &MD_MAGIC) && matches!(le32(&raw, 4), Some(0 | 1)) {
-            out.push(Signature {
-                offset,
-                len: 4,
-                name: "linux_raid_member",
-            });
+            out.push(Signature { offset, len: 4, name: "linux_raid_member" });
         }
     }
     let firmware = [(1024, &b"Intel Raid ISM Cfg Sig. "[..], "isw_raid_member")];
@@ -273,30 +201,18 @@ fn members(view: &View<'_>, head: &[u8], size: u64, out: &mut Vec<Signature>) ->
             continue;
         };
         if has(&view.some(offset, magic.len())?, 0, magic) {
-            out.push(Signature {
-                offset,
-                len: magic.len() as u64,
-                name,
-            });
+            out.push(Signature { offset, len: magic.len() as u64, name });
         }
     }
     if let Some(offset) = size.checked_sub(512) {
         let raw = view.some(offset, 4)?;
         if has(&raw, 0, &[0xDE, 0x11, 0xDE, 0x11]) || has(&raw, 0, &[0x11, 0xDE, 0x11, 0xDE]) {
-            out.push(Signature {
-                offset,
-                len: 4,
-                name: "ddf_raid_member",
-            });
+            out.push(Signature { offset, len: 4, name: "ddf_raid_member" });
         }
     }
     for label in zfs_labels(size) {
         for offset in uberblocks(view, label)? {
-            out.push(Signature {
-                offset,
-                len: 8,
-                name: "zfs_member",
-            });
+            out.push(Signature { offset, len: 8, name: "zfs_member" });
         }
     }
     Ok(())
@@ -319,10 +235,7 @@ mod tests {
             let mut image = vec![0; 2 << 20];
             sample::gpt(&mut image, sector, &[([1; 16], 64, 100, "a")]);
             let last = (image.len() - sector) as u64;
-            assert_eq!(
-                names(&image),
-                [(510, "PMBR"), (sector as u64, "gpt"), (last, "gpt")]
-            );
+            assert_eq!(names(&image), [(510, "PMBR"), (sector as u64, "gpt"), (last, "gpt")]);
         }
     }
 
@@ -345,20 +258,10 @@ mod tests {
         image[at + 4] = 1;
         let label = (2 << 20) - 256 * 1024;
         for i in 0..4 {
-            sample::put(
-                &mut image,
-                label + 128 * 1024 + i * 1024,
-                &[0x0C, 0xB1, 0xBA, 0],
-            );
+            sample::put(&mut image, label + 128 * 1024 + i * 1024, &[0x0C, 0xB1, 0xBA, 0]);
         }
         let found = names(&image);
-        assert_eq!(
-            found
-                .iter()
-                .filter(|(_, name)| *name == "zfs_member")
-                .count(),
-            4
-        );
+        assert_eq!(found.iter().filter(|(_, name)| *name == "zfs_member").count(), 4);
         assert!(found.contains(&(md, "linux_raid_member")));
     }
 

@@ -41,25 +41,16 @@ fn kinds_by_content() {
 #[test]
 fn the_advice_asks_before_tiny_images() {
     let mut small = sample::iso(&[]);
-    assert_eq!(
-        inspect(&Bytes(&small), "x").unwrap().advice(),
-        Advice::Confirm
-    );
+    assert_eq!(inspect(&Bytes(&small), "x").unwrap().advice(), Advice::Confirm);
     small.resize(1 << 20, 0);
-    assert_eq!(
-        inspect(&Bytes(&small), "x").unwrap().advice(),
-        Advice::Write
-    );
+    assert_eq!(inspect(&Bytes(&small), "x").unwrap().advice(), Advice::Write);
 }
 
 #[test]
 fn labels_are_safe_to_print() {
     let mut image = sample::iso(&[]);
     sample::put(&mut image, 16 * 2048 + 40, b"A\x1B[31mB");
-    assert_eq!(
-        inspect(&Bytes(&image), "x").unwrap().label.as_deref(),
-        Some("A\\x1B[31mBCD")
-    );
+    assert_eq!(inspect(&Bytes(&image), "x").unwrap().label.as_deref(), Some("A\\x1B[31mBCD"));
 }
 
 #[test]
@@ -94,62 +85,27 @@ impl Random {
 /// Images that together reach every parser, and the places in each that parsers read.
 fn corpus() -> Vec<(Vec<u8>, Vec<usize>)> {
     let files = &["EFI/BOOT/BOOTX64.EFI", "EFI/BOOT/BOOTRISCV64.EFI"][..];
-    let fat = |width, size| {
-        sample::fat(&FatSpec {
-            width,
-            size,
-            files,
-            code: b"\xFA\xFC",
-        })
-    };
+    let fat = |width, size| sample::fat(&FatSpec { width, size, files, code: b"\xFA\xFC" });
     let mut gpt = vec![0; 256 << 10];
     sample::gpt(&mut gpt, 512, &[([1; 16], 64, 400, "a")]);
     sample::put(&mut gpt, 64 * 512, &fat(FatWidth::Fat12, 100 << 10));
     let mut mbr = vec![0; 256 << 10];
     sample::mbr(&mut mbr, &[(0x80, 0x0C, 64, 200), (0, 0x0F, 300, 100)]);
     sample::put(&mut mbr, 64 * 512, &fat(FatWidth::Fat32, 100 << 10));
-    sample::mbr(
-        &mut mbr[300 * 512..],
-        &[(0, 0x83, 10, 20), (0, 0x05, 20, 20)],
-    );
+    sample::mbr(&mut mbr[300 * 512..], &[(0, 0x83, 10, 20), (0, 0x05, 20, 20)]);
     sample::put(&mut mbr, 310 * 512, &sample::ext(64, 4, 0x2C2, 3));
     let mut hybrid = sample::iso(&["BOOTMGR.;1", "SOURCES"]);
     sample::mbr(&mut hybrid, &[(0x80, 0, 0, 256), (0, 0xEF, 100, 20)]);
     vec![
         (gpt, vec![446, 512, 1024, 64 * 512, 66 * 512, 511 * 512]),
-        (
-            mbr,
-            vec![
-                446,
-                64 * 512,
-                96 * 512,
-                97 * 512,
-                300 * 512 + 446,
-                312 * 512,
-            ],
-        ),
-        (
-            hybrid,
-            vec![446, 16 * 2048, 17 * 2048, 20 * 2048, 22 * 2048],
-        ),
-        (
-            sample::iso(&["BOOTMGR.;1", "SOURCES"]),
-            vec![16 * 2048, 17 * 2048, 20 * 2048],
-        ),
+        (mbr, vec![446, 64 * 512, 96 * 512, 97 * 512, 300 * 512 + 446, 312 * 512]),
+        (hybrid, vec![446, 16 * 2048, 17 * 2048, 20 * 2048, 22 * 2048]),
+        (sample::iso(&["BOOTMGR.;1", "SOURCES"]), vec![16 * 2048, 17 * 2048, 20 * 2048]),
         (sample::exfat(), vec![0, 64, 26 * 512, 24 * 512]),
-        (
-            sample::ntfs(),
-            vec![0, 32, 4 * 4096 + 2048, 4 * 4096 + 2104, 4 * 4096 + 3072],
-        ),
-        (
-            sample::udf(512, "x"),
-            vec![32_768, 34_816, 256 * 512, 257 * 512, 258 * 512],
-        ),
+        (sample::ntfs(), vec![0, 32, 4 * 4096 + 2048, 4 * 4096 + 2104, 4 * 4096 + 3072]),
+        (sample::udf(512, "x"), vec![32_768, 34_816, 256 * 512, 257 * 512, 258 * 512]),
         (fat(FatWidth::Fat16, 2_400 << 10), vec![0, 512, 20 * 512]),
-        (
-            sample::ext(64, 4, 0x2C2, 3),
-            vec![1024, 1024 + 0x50, 1024 + 0x100, 2048],
-        ),
+        (sample::ext(64, 4, 0x2C2, 3), vec![1024, 1024 + 0x50, 1024 + 0x100, 2048]),
     ]
 }
 
@@ -162,11 +118,7 @@ fn twenty_thousand_mutations_do_no_harm() {
         let mut image = image.clone();
         for _ in 0..=random.below(6) {
             let near = places[random.below(places.len())] + random.below(160);
-            let at = if random.below(8) == 0 {
-                random.below(image.len())
-            } else {
-                near
-            };
+            let at = if random.below(8) == 0 { random.below(image.len()) } else { near };
             let Some(byte) = image.get_mut(at) else {
                 continue;
             };
@@ -182,11 +134,7 @@ fn twenty_thousand_mutations_do_no_harm() {
         if round % 3 == 0 && image.get(512..520) == Some(b"EFI PART") {
             sample::seal_gpt_header(&mut image[512..1024]);
         }
-        let len = if random.below(4) == 0 {
-            random.below(image.len())
-        } else {
-            image.len()
-        };
+        let len = if random.below(4) == 0 { random.below(image.len()) } else { image.len() };
         let bytes = &image[..len];
         let info = inspect(&Bytes(bytes), "x.img").unwrap();
         let covered = describe_range(&info, 0..len as u64 + 1);

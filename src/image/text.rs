@@ -23,17 +23,9 @@ pub(crate) fn sniff(head: &[u8]) -> Option<ImageKind> {
         return None;
     }
     let start = body.trim_ascii_start();
-    Some(
-        markup(start)
-            .or_else(|| signature(start))
-            .unwrap_or_else(|| {
-                if is_checksums(start) {
-                    ImageKind::Checksums
-                } else {
-                    ImageKind::Text
-                }
-            }),
-    )
+    Some(markup(start).or_else(|| signature(start)).unwrap_or_else(|| {
+        if is_checksums(start) { ImageKind::Checksums } else { ImageKind::Text }
+    }))
 }
 
 /// ASCII of UTF-16 text with a byte order mark; other characters become question marks.
@@ -44,11 +36,7 @@ fn wide_text(head: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     let units = head[2..].as_chunks::<2>().0.iter().map(|pair| read(*pair));
-    Some(
-        units
-            .map(|unit| u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(b'?'))
-            .collect(),
-    )
+    Some(units.map(|unit| u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(b'?')).collect())
 }
 
 /// UTF-8 (perhaps cut at the end of the head) without control characters.
@@ -62,8 +50,7 @@ fn is_text(body: &[u8]) -> bool {
 }
 
 fn starts(text: &[u8], with: &str) -> bool {
-    text.get(..with.len())
-        .is_some_and(|head| head.eq_ignore_ascii_case(with.as_bytes()))
+    text.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with.as_bytes()))
 }
 
 fn markup(start: &[u8]) -> Option<ImageKind> {
@@ -77,28 +64,14 @@ fn markup(start: &[u8]) -> Option<ImageKind> {
     if starts(start, "<metalink") || (xml && contains_ignore_case(start, b"<metalink")) {
         return Some(ImageKind::Metalink);
     }
-    let tags = [
-        "<!doctype html",
-        "<html",
-        "<head",
-        "<body",
-        "<title",
-        "<script",
-        "<meta",
-        "<!--",
-    ];
+    let tags = ["<!doctype html", "<html", "<head", "<body", "<title", "<script", "<meta", "<!--"];
     let page = tags.iter().any(|tag| starts(start, tag));
     (page || (xml && contains_ignore_case(start, b"<html"))).then_some(ImageKind::HtmlPage)
 }
 
 fn signature(start: &[u8]) -> Option<ImageKind> {
-    let detached = [
-        "-----BEGIN PGP SIGNATURE-----",
-        "-----BEGIN SSH SIGNATURE-----",
-    ];
-    if detached
-        .iter()
-        .any(|mark| start.starts_with(mark.as_bytes()))
+    let detached = ["-----BEGIN PGP SIGNATURE-----", "-----BEGIN SSH SIGNATURE-----"];
+    if detached.iter().any(|mark| start.starts_with(mark.as_bytes()))
         || start.starts_with(b"untrusted comment:")
     {
         return Some(ImageKind::Signature);
@@ -107,11 +80,7 @@ fn signature(start: &[u8]) -> Option<ImageKind> {
     let body = start.strip_prefix(b"-----BEGIN PGP SIGNED MESSAGE-----")?;
     let lines = body.split(|&b| b == b'\n');
     let listed = lines.filter(|line| is_checksum_line(line)).count();
-    Some(if listed > 0 {
-        ImageKind::Checksums
-    } else {
-        ImageKind::Signature
-    })
+    Some(if listed > 0 { ImageKind::Checksums } else { ImageKind::Signature })
 }
 
 /// A bencoded dictionary whose first key is one that torrents have.
@@ -132,15 +101,9 @@ fn torrent(head: &[u8]) -> bool {
     let Some(rest) = head.strip_prefix(b"d") else {
         return false;
     };
-    let digits = rest
-        .iter()
-        .take(2)
-        .take_while(|b| b.is_ascii_digit())
-        .count();
+    let digits = rest.iter().take(2).take_while(|b| b.is_ascii_digit()).count();
     let (number, rest) = rest.split_at(digits);
-    let len = number
-        .iter()
-        .fold(0, |len, b| len * 10 + usize::from(b - b'0'));
+    let len = number.iter().fold(0, |len, b| len * 10 + usize::from(b - b'0'));
     let Some(rest) = rest.strip_prefix(b":") else {
         return false;
     };
@@ -171,10 +134,7 @@ fn is_checksum_line(line: &[u8]) -> bool {
         matches!(text.len(), 32 | 40 | 56 | 64 | 96 | 128) && text.iter().all(u8::is_ascii_hexdigit)
     };
     let plain = line.strip_prefix(b"\\").unwrap_or(line);
-    let word = plain
-        .iter()
-        .position(u8::is_ascii_whitespace)
-        .unwrap_or(plain.len());
+    let word = plain.iter().position(u8::is_ascii_whitespace).unwrap_or(plain.len());
     if is_hash(&plain[..word]) {
         return true;
     }
@@ -198,28 +158,16 @@ mod tests {
             ("\n\t <HTML lang=en>", ImageKind::HtmlPage),
             ("\u{feff}<!doctype HTML>", ImageKind::HtmlPage),
             ("<!-- portal -->\n<html>", ImageKind::HtmlPage),
-            (
-                "<?xml version=\"1.0\"?>\n<!DOCTYPE html>\n<html>",
-                ImageKind::HtmlPage,
-            ),
-            (
-                "<?xml version=\"1.0\" ?>\n<!-- c -->\n<bmap version=\"2.0\">",
-                ImageKind::Bmap,
-            ),
-            (
-                "<?xml version=\"1.0\"?>\n<metalink xmlns=\"x\">",
-                ImageKind::Metalink,
-            ),
+            ("<?xml version=\"1.0\"?>\n<!DOCTYPE html>\n<html>", ImageKind::HtmlPage),
+            ("<?xml version=\"1.0\" ?>\n<!-- c -->\n<bmap version=\"2.0\">", ImageKind::Bmap),
+            ("<?xml version=\"1.0\"?>\n<metalink xmlns=\"x\">", ImageKind::Metalink),
             ("<?xml version=\"1.0\"?>\n<svg>", ImageKind::Text),
             ("plain words", ImageKind::Text),
             ("{\"error\": 403}", ImageKind::Text),
         ] {
             assert_eq!(sniff(text.as_bytes()), Some(want), "{text}");
         }
-        let wide: Vec<u8> = "\u{feff}<html>"
-            .encode_utf16()
-            .flat_map(u16::to_le_bytes)
-            .collect();
+        let wide: Vec<u8> = "\u{feff}<html>".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(sniff(&wide), Some(ImageKind::HtmlPage));
     }
 
@@ -245,18 +193,9 @@ mod tests {
     #[test]
     fn signatures_and_torrents() {
         for (text, want) in [
-            (
-                "-----BEGIN PGP SIGNATURE-----\n",
-                Some(ImageKind::Signature),
-            ),
-            (
-                "-----BEGIN PGP SIGNED MESSAGE-----\nhello\n",
-                Some(ImageKind::Signature),
-            ),
-            (
-                "untrusted comment: minisign\nRW",
-                Some(ImageKind::Signature),
-            ),
+            ("-----BEGIN PGP SIGNATURE-----\n", Some(ImageKind::Signature)),
+            ("-----BEGIN PGP SIGNED MESSAGE-----\nhello\n", Some(ImageKind::Signature)),
+            ("untrusted comment: minisign\nRW", Some(ImageKind::Signature)),
             ("d8:announce33:http\u{0}", Some(ImageKind::Torrent)),
             ("d4:infod6:length", Some(ImageKind::Torrent)),
             ("d10:created by5:x", Some(ImageKind::Torrent)),

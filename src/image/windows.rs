@@ -50,15 +50,12 @@ fn udf_names(view: &View<'_>) -> io::Result<bool> {
 /// Notes which of `NAMES` some file identifier starts with, ASCII case ignored.
 fn names(bytes: &[u8], found: &mut [bool; 2]) {
     let narrow = |rest: &[u8], name: &str| {
-        rest.get(..name.len())
-            .is_some_and(|head| head.eq_ignore_ascii_case(name.as_bytes()))
+        rest.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name.as_bytes()))
     };
     let wide = |rest: &[u8], name: &str| {
         rest.get(..2 * name.len()).is_some_and(|head| {
             let units = head.as_chunks::<2>().0.iter();
-            units
-                .zip(name.bytes())
-                .all(|(u, b)| u[0] == 0 && u[1].eq_ignore_ascii_case(&b))
+            units.zip(name.bytes()).all(|(u, b)| u[0] == 0 && u[1].eq_ignore_ascii_case(&b))
         })
     };
     let mut rest = bytes;
@@ -119,11 +116,7 @@ mod tests {
             let bytes = Bytes(&image);
             let view = View::new(&bytes);
             let iso = IsoVolume::read(&view, 0).unwrap();
-            assert_eq!(
-                is_install_disc(&view, iso.as_ref(), false).unwrap(),
-                want,
-                "{names:?}"
-            );
+            assert_eq!(is_install_disc(&view, iso.as_ref(), false).unwrap(), want, "{names:?}");
         }
     }
 }

@@ -26,10 +26,7 @@ pub struct IoSize {
 impl IoSize {
     /// Starts at `max` bytes and never goes above it.
     pub fn new(max: u32) -> Self {
-        Self {
-            current: AtomicU32::new(max),
-            window: Mutex::default(),
-        }
+        Self { current: AtomicU32::new(max), window: Mutex::default() }
     }
 
     /// Bytes of the next I/O.
@@ -86,21 +83,11 @@ mod tests {
 
     fn row(phase: Phase, second: u64, bytes: u32) -> Sample {
         let bytes = u64::from(bytes);
-        Sample {
-            phase,
-            second,
-            nanos: 1_000_000_000,
-            bytes,
-            ios: 1,
-            slowest_nanos: 0,
-        }
+        Sample { phase, second, nanos: 1_000_000_000, bytes, ios: 1, slowest_nanos: 0 }
     }
 
     fn rows(bytes: &[u32]) -> Vec<Sample> {
-        (0..)
-            .zip(bytes)
-            .map(|(second, bytes)| row(Phase::Write, second, *bytes))
-            .collect()
+        (0..).zip(bytes).map(|(second, bytes)| row(Phase::Write, second, *bytes)).collect()
     }
 
     #[test]
@@ -115,38 +102,13 @@ mod tests {
                 [0, 4 * MIB, 0, 4 * MIB, 0],
                 Some(MIB),
             ),
-            (
-                "2 MiB/s in 1 MiB blocks",
-                MIB,
-                [2 * MIB; 5],
-                Some(512 * KIB),
-            ),
-            (
-                "slower than the floor helps",
-                MIB,
-                [100 * KIB; 5],
-                Some(256 * KIB),
-            ),
+            ("2 MiB/s in 1 MiB blocks", MIB, [2 * MIB; 5], Some(512 * KIB)),
+            ("slower than the floor helps", MIB, [100 * KIB; 5], Some(256 * KIB)),
             ("already at the floor", 256 * KIB, [100 * KIB; 5], None),
-            (
-                "smaller than the floor from the start",
-                64 * KIB,
-                [KIB; 5],
-                None,
-            ),
-            (
-                "a fast stick with long stalls",
-                MIB,
-                [0, 0, 100 * MIB, 0, 0],
-                None,
-            ),
+            ("smaller than the floor from the start", 64 * KIB, [KIB; 5], None),
+            ("a fast stick with long stalls", MIB, [0, 0, 100 * MIB, 0, 0], None),
             ("nothing but a stall", MIB, [0; 5], None),
-            (
-                "from a size that is no power of two",
-                3 * MIB,
-                [8 * MIB; 5],
-                Some(2 * MIB),
-            ),
+            ("from a size that is no power of two", 3 * MIB, [8 * MIB; 5], Some(2 * MIB)),
         ] {
             assert_eq!(decide(current, &rows(&bytes)), lowered, "{name}");
         }
@@ -159,22 +121,14 @@ mod tests {
         for second in 0..4 {
             assert_eq!(size.feed(&slow(second)), None);
         }
-        assert_eq!(
-            size.feed(&row(Phase::Verify, 0, 2 * MIB)),
-            None,
-            "another phase starts over"
-        );
+        assert_eq!(size.feed(&row(Phase::Verify, 0, 2 * MIB)), None, "another phase starts over");
         for second in 0..4 {
             assert_eq!(size.feed(&slow(second)), None);
         }
         assert_eq!(size.feed(&slow(4)), Some(512 * KIB));
         assert_eq!(size.get(), 512 * KIB);
         for second in 0..20 {
-            assert_eq!(
-                size.feed(&row(Phase::Write, second, 900 * MIB)),
-                None,
-                "never raised"
-            );
+            assert_eq!(size.feed(&row(Phase::Write, second, 900 * MIB)), None, "never raised");
         }
         for second in 0..4 {
             assert_eq!(size.feed(&row(Phase::Write, second, MIB)), None);

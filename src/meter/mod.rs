@@ -52,19 +52,8 @@ impl Meter {
     pub fn start(phase: Phase, total: Option<u64>, clock: Arc<dyn Clock>, events: Events) -> Self {
         events.emit(Event::PhaseStarted { phase, total });
         let sampler = Sampler::new(phase, clock.now());
-        let state = State {
-            sampler,
-            recent: VecDeque::new(),
-            fresh: Vec::new(),
-            ended: false,
-        };
-        Self {
-            phase,
-            clock,
-            events,
-            io_size: None,
-            state: Mutex::new(state),
-        }
+        let state = State { sampler, recent: VecDeque::new(), fresh: Vec::new(), ended: false };
+        Self { phase, clock, events, io_size: None, state: Mutex::new(state) }
     }
 
     /// Lets finished rows lower the size of single I/Os.
@@ -83,14 +72,7 @@ impl Meter {
     pub fn io(&self, started: Duration, bytes: u64) {
         let mut state = self.lock();
         let end = self.clock.now();
-        self.fold(
-            &mut state,
-            Obs::Io {
-                end,
-                took: end.saturating_sub(started),
-                bytes,
-            },
-        );
+        self.fold(&mut state, Obs::Io { end, took: end.saturating_sub(started), bytes });
     }
 
     /// Does an I/O and counts it as `bytes` of payload unless it fails.
@@ -106,10 +88,7 @@ impl Meter {
         let mut state = self.lock();
         let now = self.clock.now();
         self.fold(&mut state, Obs::Tick { now });
-        self.events.emit(Event::Progress {
-            phase: self.phase,
-            bytes: state.sampler.bytes(),
-        });
+        self.events.emit(Event::Progress { phase: self.phase, bytes: state.sampler.bytes() });
     }
 
     /// Payload bytes so far.
@@ -136,12 +115,7 @@ impl Meter {
     fn end(&self) -> PhaseTotals {
         let mut state = self.lock();
         let now = self.clock.now();
-        let State {
-            sampler,
-            fresh,
-            ended,
-            ..
-        } = &mut *state;
+        let State { sampler, fresh, ended, .. } = &mut *state;
         let totals = sampler.finish(now, fresh);
         *ended = true;
         self.emit(&mut state);
@@ -166,10 +140,7 @@ impl Meter {
             }
             state.recent.push_back(row);
             if let Some(size) = self.io_size.as_ref().and_then(|io_size| io_size.feed(&row)) {
-                self.events.emit(Event::IoSize {
-                    phase: self.phase,
-                    bytes: u64::from(size),
-                });
+                self.events.emit(Event::IoSize { phase: self.phase, bytes: u64::from(size) });
             }
         }
     }
@@ -201,11 +172,7 @@ mod tests {
     fn lab(phase: Phase) -> (Meter, Arc<SimClock>, Receiver<Event>) {
         let clock = Arc::new(SimClock::default());
         let (events, received) = Events::channel();
-        (
-            Meter::start(phase, Some(100), clock.clone(), events),
-            clock,
-            received,
-        )
+        (Meter::start(phase, Some(100), clock.clone(), events), clock, received)
     }
 
     fn write(meter: &Meter, clock: &SimClock, millis: u64, bytes: u64) {
@@ -224,37 +191,21 @@ mod tests {
         let totals = meter.finish();
         let row = |second, nanos, bytes, ios, slowest_nanos| {
             let phase = Phase::Write;
-            Event::Sample(Sample {
-                phase,
-                second,
-                nanos,
-                bytes,
-                ios,
-                slowest_nanos,
-            })
+            Event::Sample(Sample { phase, second, nanos, bytes, ios, slowest_nanos })
         };
         assert_eq!(
             received.try_iter().collect::<Vec<_>>(),
             [
-                Event::PhaseStarted {
-                    phase: Phase::Write,
-                    total: Some(100)
-                },
+                Event::PhaseStarted { phase: Phase::Write, total: Some(100) },
                 row(0, 1_000_000_000, 10, 1, 400_000_000),
                 row(1, 1_000_000_000, 0, 0, 0),
                 row(2, 1_000_000_000, 0, 0, 0),
-                Event::Progress {
-                    phase: Phase::Write,
-                    bytes: 30
-                },
+                Event::Progress { phase: Phase::Write, bytes: 30 },
                 row(3, 250_000_000, 20, 1, 2_700_000_000),
                 Event::PhaseEnded(totals),
             ]
         );
-        assert_eq!(
-            (totals.bytes, totals.longest_stall_nanos),
-            (30, 2_700_000_000)
-        );
+        assert_eq!((totals.bytes, totals.longest_stall_nanos), (30, 2_700_000_000));
     }
 
     #[test]
@@ -268,13 +219,7 @@ mod tests {
 
         let (meter, _clock, received) = lab(Phase::Flush);
         meter.finish();
-        assert_eq!(
-            received
-                .try_iter()
-                .filter(|e| matches!(e, Event::PhaseEnded(_)))
-                .count(),
-            1
-        );
+        assert_eq!(received.try_iter().filter(|e| matches!(e, Event::PhaseEnded(_))).count(), 1);
     }
 
     #[test]
@@ -306,13 +251,8 @@ mod tests {
             write(&meter, &clock, 1_000, 2 * MIB);
         }
         assert_eq!(size.get(), 512 << 10);
-        let changes = received
-            .try_iter()
-            .filter(|e| matches!(e, Event::IoSize { .. }));
-        let expected = Event::IoSize {
-            phase: Phase::Write,
-            bytes: 512 << 10,
-        };
+        let changes = received.try_iter().filter(|e| matches!(e, Event::IoSize { .. }));
+        let expected = Event::IoSize { phase: Phase::Write, bytes: 512 << 10 };
         assert_eq!(changes.collect::<Vec<_>>(), [expected]);
     }
 

@@ -96,10 +96,7 @@ impl Sampler {
         self.gap(end);
         let left = end - self.row.second * SECOND;
         if left > 0 || self.row.ios > 0 {
-            rows.push(Sample {
-                nanos: left,
-                ..self.row
-            });
+            rows.push(Sample { nanos: left, ..self.row });
         }
         PhaseTotals {
             phase: self.phase,
@@ -127,10 +124,7 @@ impl Sampler {
         self.latest = self.latest.max(nanos(now.saturating_sub(self.start)));
         let current = self.latest.saturating_sub(1) / SECOND;
         while self.row.second < current {
-            rows.push(Sample {
-                nanos: SECOND,
-                ..self.row
-            });
+            rows.push(Sample { nanos: SECOND, ..self.row });
             self.row = empty(self.phase, self.row.second + 1);
         }
         self.latest
@@ -145,14 +139,7 @@ impl Sampler {
 }
 
 fn empty(phase: Phase, second: u64) -> Sample {
-    Sample {
-        phase,
-        second,
-        nanos: 0,
-        bytes: 0,
-        ios: 0,
-        slowest_nanos: 0,
-    }
+    Sample { phase, second, nanos: 0, bytes: 0, ios: 0, slowest_nanos: 0 }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -169,11 +156,7 @@ mod tests {
 
     fn io(at_millis: u64, bytes: u64) -> Obs {
         let took = Duration::from_millis(1 + at_millis % 7);
-        Obs::Io {
-            end: START + Duration::from_millis(at_millis),
-            took,
-            bytes,
-        }
+        Obs::Io { end: START + Duration::from_millis(at_millis), took, bytes }
     }
 
     fn run(list: &[Obs], end_millis: u64) -> (Vec<Sample>, PhaseTotals) {
@@ -197,10 +180,7 @@ mod tests {
         assert!(rows.iter().all(|row| row.nanos == SECOND));
         assert_eq!(rows[0].ios, 2);
         assert_eq!(rows[0].slowest_nanos, 6_000_000);
-        assert_eq!(
-            (totals.bytes, totals.ios, totals.nanos),
-            (12, 3, 4 * SECOND)
-        );
+        assert_eq!((totals.bytes, totals.ios, totals.nanos), (12, 3, 4 * SECOND));
         assert_eq!(
             (totals.longest_stall_nanos, totals.stall_at_nanos),
             (2_600_000_000, 900_000_000)
@@ -218,20 +198,14 @@ mod tests {
             (2_500, vec![SECOND, SECOND, 500_000_000]),
         ] {
             let (rows, totals) = run(&[], end);
-            assert_eq!(
-                rows.iter().map(|row| row.nanos).collect::<Vec<_>>(),
-                lengths,
-                "{end}"
-            );
+            assert_eq!(rows.iter().map(|row| row.nanos).collect::<Vec<_>>(), lengths, "{end}");
             assert_eq!(totals.nanos, end * 1_000_000);
         }
     }
 
     #[test]
     fn an_io_on_the_full_second_ends_the_row_even_after_a_tick_at_that_moment() {
-        let tick = Obs::Tick {
-            now: START + Duration::from_secs(1),
-        };
+        let tick = Obs::Tick { now: START + Duration::from_secs(1) };
         let (rows, _) = run(&[io(500, 1), tick, io(1_000, 2)], 1_000);
         assert_eq!(bytes_of(&rows), [3]);
     }
@@ -253,10 +227,7 @@ mod tests {
         ] {
             let (_, totals) = run(&list, end);
             let expected = (stall * 1_000_000, at * 1_000_000);
-            assert_eq!(
-                (totals.longest_stall_nanos, totals.stall_at_nanos),
-                expected
-            );
+            assert_eq!((totals.longest_stall_nanos, totals.stall_at_nanos), expected);
         }
     }
 
@@ -264,19 +235,9 @@ mod tests {
     fn a_row_appears_as_soon_as_a_tick_is_past_it() {
         let mut rows = Vec::new();
         let mut sampler = Sampler::new(Phase::Verify, START);
-        sampler.fold(
-            Obs::Tick {
-                now: START + Duration::from_secs(1),
-            },
-            &mut rows,
-        );
+        sampler.fold(Obs::Tick { now: START + Duration::from_secs(1) }, &mut rows);
         assert!(rows.is_empty());
-        sampler.fold(
-            Obs::Tick {
-                now: START + Duration::from_millis(3_200),
-            },
-            &mut rows,
-        );
+        sampler.fold(Obs::Tick { now: START + Duration::from_millis(3_200) }, &mut rows);
         assert_eq!(bytes_of(&rows), [0, 0, 0]);
     }
 

@@ -54,17 +54,11 @@ impl Summary {
         let mut sorted: Vec<u64> = rows.iter().map(speed).collect();
         sorted.sort_unstable();
         let (Some(&slowest), Some(&fastest)) = (sorted.first(), sorted.last()) else {
-            return Self {
-                mean_bytes_per_s,
-                ..Self::default()
-            };
+            return Self { mean_bytes_per_s, ..Self::default() };
         };
         let median = nearest_rank(&sorted, 50);
-        let second_of = |wanted| {
-            rows.iter()
-                .find(|row| speed(row) == wanted)
-                .map_or(0, |r| r.second)
-        };
+        let second_of =
+            |wanted| rows.iter().find(|row| speed(row) == wanted).map_or(0, |r| r.second);
         let count = |test: &dyn Fn(u64) -> bool| sorted.iter().filter(|s| test(**s)).count() as u64;
         Self {
             mean_bytes_per_s,
@@ -89,10 +83,7 @@ pub fn is_full(row: &Sample) -> bool {
 /// Bytes and nanoseconds of these rows together.
 pub fn sums<'a>(rows: impl Iterator<Item = &'a Sample>) -> (u64, u64) {
     rows.fold((0, 0), |(bytes, nanos), row| {
-        (
-            row.bytes.saturating_add(bytes),
-            row.nanos.saturating_add(nanos),
-        )
+        (row.bytes.saturating_add(bytes), row.nanos.saturating_add(nanos))
     })
 }
 
@@ -104,22 +95,14 @@ pub fn speed(row: &Sample) -> u64 {
 /// Standard deviation of the full rows divided by their mean, the first row left out: starting up
 /// belongs to no regime. `None` with fewer than three rows or no bytes.
 pub fn variation(rows: &[Sample]) -> Option<f64> {
-    let speeds: Vec<f64> = rows
-        .iter()
-        .filter(|row| is_full(row))
-        .skip(1)
-        .map(|row| speed(row) as f64)
-        .collect();
+    let speeds: Vec<f64> =
+        rows.iter().filter(|row| is_full(row)).skip(1).map(|row| speed(row) as f64).collect();
     let count = speeds.len() as f64;
     let mean = speeds.iter().sum::<f64>() / count;
     if speeds.len() < 3 || mean <= 0.0 {
         return None;
     }
-    let variance = speeds
-        .iter()
-        .map(|speed| (speed - mean).powi(2))
-        .sum::<f64>()
-        / (count - 1.0);
+    let variance = speeds.iter().map(|speed| (speed - mean).powi(2)).sum::<f64>() / (count - 1.0);
     Some(variance.sqrt() / mean)
 }
 
@@ -156,13 +139,8 @@ pub fn sparkline(speeds: &[u64], width: usize) -> String {
     let top = means.iter().copied().max().unwrap_or(0);
     let block = |mean: u128| {
         let level = (mean * BLOCKS.len() as u128).div_ceil(top.max(1));
-        let index = usize::try_from(level)
-            .ok()
-            .and_then(|level| level.checked_sub(1));
-        index
-            .and_then(|index| BLOCKS.get(index))
-            .copied()
-            .unwrap_or('_')
+        let index = usize::try_from(level).ok().and_then(|level| level.checked_sub(1));
+        index.and_then(|index| BLOCKS.get(index)).copied().unwrap_or('_')
     };
     means.into_iter().map(block).collect()
 }
@@ -200,10 +178,8 @@ mod tests {
             ios: 1,
             slowest_nanos: 0,
         };
-        let mut rows: Vec<_> = (0..)
-            .zip(full)
-            .map(|(second, bytes)| row(second, SECOND, *bytes))
-            .collect();
+        let mut rows: Vec<_> =
+            (0..).zip(full).map(|(second, bytes)| row(second, SECOND, *bytes)).collect();
         rows.extend(partial.map(|(bytes, nanos)| row(rows.len() as u64, nanos, bytes)));
         let (bytes, nanos) = sums(rows.iter());
         let totals = PhaseTotals {
@@ -243,14 +219,7 @@ mod tests {
     #[test]
     fn a_lone_partial_row_is_better_than_nothing_and_no_row_is_no_panic() {
         let seen = summary(&[], Some((30, SECOND / 3)));
-        assert_eq!(
-            (
-                seen.median_bytes_per_s,
-                seen.slowest_bytes_per_s,
-                seen.seconds
-            ),
-            (90, 90, 1)
-        );
+        assert_eq!((seen.median_bytes_per_s, seen.slowest_bytes_per_s, seen.seconds), (90, 90, 1));
         assert_eq!(summary(&[], None), Summary::default());
     }
 
@@ -266,9 +235,7 @@ mod tests {
     fn the_mean_of_the_article_is_what_471_seconds_say() {
         // 8 GiB in 471 s are 17.4 MiB/s, also when 44 % of the seconds show nothing.
         let mut rows = vec![0; 471];
-        rows.iter_mut()
-            .step_by(2)
-            .for_each(|row| *row = (8 << 30) / 236);
+        rows.iter_mut().step_by(2).for_each(|row| *row = (8 << 30) / 236);
         assert_eq!(summary(&rows, None).mean_bytes_per_s >> 10, 17_810);
         assert_eq!(summary(&rows, None).seconds_of_nothing, 235);
     }
@@ -278,10 +245,7 @@ mod tests {
         let (mut totals, rows) = phase(&[u64::MAX, u64::MAX], Some((u64::MAX, 1)));
         totals.nanos = 1;
         let seen = Summary::of(&totals, &rows);
-        assert_eq!(
-            (seen.mean_bytes_per_s, seen.fastest_bytes_per_s),
-            (u64::MAX, u64::MAX)
-        );
+        assert_eq!((seen.mean_bytes_per_s, seen.fastest_bytes_per_s), (u64::MAX, u64::MAX));
     }
 
     #[test]
@@ -293,18 +257,8 @@ mod tests {
             ("nothing known", vec![], 1, None),
             ("nothing left", vec![], 0, Some(0)),
             ("steady", vec![100; 30], 1_000, Some(10_000)),
-            (
-                "a little slower: all rows",
-                slowing,
-                42_000_000,
-                Some(30_000),
-            ),
-            (
-                "cache full: the last ten alone",
-                slower,
-                1_000,
-                Some(10_000),
-            ),
+            ("a little slower: all rows", slowing, 42_000_000, Some(30_000)),
+            ("cache full: the last ten alone", slower, 1_000, Some(10_000)),
             ("nothing moves", stalled, 1_000, None),
         ] {
             let seen = time_left(&phase(&rows, None).1, left).map(|time| time.as_millis());

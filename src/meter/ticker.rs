@@ -25,10 +25,7 @@ pub fn while_ticking<T>(meter: &Meter, work: impl FnOnce() -> T) -> T {
             }
         };
         // Without the thread rows come later, with the next I/O, and say the same.
-        thread::Builder::new()
-            .name("ticker".to_owned())
-            .spawn_scoped(scope, ticking)
-            .ok();
+        thread::Builder::new().name("ticker".to_owned()).spawn_scoped(scope, ticking).ok();
         // Moved in here so that it is dropped, and the ticker ends, even when `work` panics.
         let _stop = stop;
         work()
@@ -51,13 +48,7 @@ mod tests {
         while_ticking(&meter, || never.recv_timeout(wait).unwrap_err());
         let took = clock.now().saturating_sub(before);
         drop(meter);
-        (
-            received
-                .try_iter()
-                .filter(|e| matches!(e, Event::Progress { .. }))
-                .count(),
-            took,
-        )
+        (received.try_iter().filter(|e| matches!(e, Event::Progress { .. })).count(), took)
     }
 
     #[test]

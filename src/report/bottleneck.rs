@@ -44,10 +44,14 @@ fn fed_too_slowly(busy: &Busy, phase: &PhaseRecord) -> Option<String> {
     let share = |nanos| percent(nanos, phase);
     let (source, hash, device) =
         (share(busy.source_nanos), share(busy.hash_nanos), share(busy.device_nanos));
-    let (name, most) = if source >= hash { ("source: reading it", source) } else { ("hashing: SHA-256", hash) };
+    let (name, most) =
+        if source >= hash { ("source: reading it", source) } else { ("hashing: SHA-256", hash) };
     (most >= 70 && most > device).then(|| {
-        format!("the {name} took {most} % of the time of {}, the device {device} %.", phase.totals.phase.name())
-            .replace("the hashing", "hashing")
+        format!(
+            "the {name} took {most} % of the time of {}, the device {device} %.",
+            phase.totals.phase.name()
+        )
+        .replace("the hashing", "hashing")
     })
 }
 
@@ -116,32 +120,14 @@ mod tests {
             ios: 1,
             slowest_nanos: 0,
         };
-        let rows: Vec<_> = (0..)
-            .zip(rows)
-            .map(|(second, mb)| row(second, *mb))
-            .collect();
+        let rows: Vec<_> = (0..).zip(rows).map(|(second, mb)| row(second, *mb)).collect();
         let (bytes, nanos) = series::sums(rows.iter());
-        let totals = PhaseTotals {
-            phase,
-            bytes,
-            ios: 0,
-            nanos,
-            longest_stall_nanos: 0,
-            stall_at_nanos: 0,
-        };
+        let totals =
+            PhaseTotals { phase, bytes, ios: 0, nanos, longest_stall_nanos: 0, stall_at_nanos: 0 };
         let summary = Summary::of(&totals, &rows);
-        let device = crate::device::facts::Facts {
-            usb,
-            ..Default::default()
-        };
+        let device = crate::device::facts::Facts { usb, ..Default::default() };
         RunRecord {
-            phases: vec![PhaseRecord {
-                totals,
-                total: None,
-                ended: true,
-                summary,
-                rows,
-            }],
+            phases: vec![PhaseRecord { totals, total: None, ended: true, summary, rows }],
             device: Some(device),
             busy: busy.into_iter().map(|shares| at_work(shares, nanos)).collect(),
             ..RunRecord::default()
@@ -150,35 +136,28 @@ mod tests {
 
     fn usb(speed: u32, driver: &str) -> Usb {
         let driver = Some(driver.to_owned());
-        Usb {
-            speed_mbit: Some(speed),
-            driver,
-            superspeed_capable: Some(true),
-            ..Usb::default()
-        }
+        Usb { speed_mbit: Some(speed), driver, superspeed_capable: Some(true), ..Usb::default() }
     }
 
     /// Shares of the phase in percent: source, hashing, device.
     fn at_work([source, hash, device]: [u64; 3], nanos: u64) -> Busy {
         let of = |share| nanos / 100 * share;
-        Busy { phase: Phase::Write, source_nanos: of(source), hash_nanos: of(hash), device_nanos: of(device) }
+        Busy {
+            phase: Phase::Write,
+            source_nanos: of(source),
+            hash_nanos: of(hash),
+            device_nanos: of(device),
+        }
     }
 
     #[test]
     fn the_sentence_follows_the_evidence() {
-        let uneven: Vec<u64> = (0..20)
-            .map(|i| if i % 2 == 0 { 300 } else { 440 })
-            .collect();
+        let uneven: Vec<u64> = (0..20).map(|i| if i % 2 == 0 { 300 } else { 440 }).collect();
         let late = [vec![90], vec![372; 20]].concat();
         let flat = |speed| vec![speed; 20];
         let (uas, bulk) = (usb(5_000, "uas"), usb(5_000, "usb-storage"));
         for (rows, usb, busy, start) in [
-            (
-                vec![370; 2],
-                Some(&uas),
-                None,
-                "too short to judge: write took 2.00 s.",
-            ),
+            (vec![370; 2], Some(&uas), None, "too short to judge: write took 2.00 s."),
             (vec![], None, None, "not known: nothing was written"),
             (
                 flat(370),
@@ -200,34 +179,14 @@ mod tests {
             ),
             (late, Some(&uas), Some([1, 1, 98]), "the link:"),
             (uneven, Some(&uas), None, "probably the device:"),
-            (
-                flat(120),
-                Some(&uas),
-                Some([1, 2, 97]),
-                "the device: write waited for it 97 %",
-            ),
+            (flat(120), Some(&uas), Some([1, 2, 97]), "the device: write waited for it 97 %"),
             (flat(250), Some(&uas), None, "probably the device:"),
             (flat(250), Some(&bulk), None, "the link:"),
             (flat(490), Some(&uas), None, "probably the device:"),
             (flat(38), Some(&usb(480, "usb-storage")), None, "the link:"),
-            (
-                flat(15),
-                Some(&usb(480, "usb-storage")),
-                None,
-                "probably the device:",
-            ),
-            (
-                flat(933),
-                Some(&usb(10_000, "uas")),
-                None,
-                "the link: write ran flat",
-            ),
-            (
-                flat(600),
-                None,
-                None,
-                "probably the device: write at 600.0 MB/s",
-            ),
+            (flat(15), Some(&usb(480, "usb-storage")), None, "probably the device:"),
+            (flat(933), Some(&usb(10_000, "uas")), None, "the link: write ran flat"),
+            (flat(600), None, None, "probably the device: write at 600.0 MB/s"),
         ] {
             let seen = sentence(&run(&rows, usb.cloned(), busy));
             assert!(seen.starts_with(start), "{seen}\nexpected {start}");
@@ -238,9 +197,6 @@ mod tests {
     #[test]
     fn a_fast_device_on_a_slow_port_is_told_so() {
         let seen = sentence(&run(&[38; 20], Some(usb(480, "usb-storage")), None));
-        assert!(
-            seen.ends_with("the device can do more on a USB 3 port."),
-            "{seen}"
-        );
+        assert!(seen.ends_with("the device can do more on a USB 3 port."), "{seen}");
     }
 }

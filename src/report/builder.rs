@@ -4,8 +4,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::record::{Busy, 
-    DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark, RunRecord, SCHEMA,
+use super::record::{
+    Busy, DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark, RunRecord,
+    SCHEMA,
 };
 use crate::event::{Event, Observer, Phase, PhaseTotals, Sample};
 use crate::meter::series::Summary;
@@ -48,20 +49,15 @@ impl Observer for RecordBuilder {
 }
 
 fn fold(record: &mut RunRecord, event: &Event) {
-    let remark = |code: &String, message: &String| Remark {
-        code: code.clone(),
-        message: message.clone(),
-    };
+    let remark =
+        |code: &String, message: &String| Remark { code: code.clone(), message: message.clone() };
     match event {
         Event::PhaseStarted { phase, total } => record.phases.push(begun(*phase, *total)),
         Event::Progress { .. } => {}
         Event::Sample(row) => add_row(open(record, row.phase), row),
         Event::PhaseEnded(totals) => end(open(record, totals.phase), totals),
         Event::IoSize { phase, bytes } => {
-            record.io_sizes.push(IoSizeChange {
-                phase: *phase,
-                bytes: *bytes,
-            });
+            record.io_sizes.push(IoSizeChange { phase: *phase, bytes: *bytes });
         }
         Event::Cleared { signatures } => record.cleared.extend(signatures.iter().cloned()),
         Event::SourceRead { bytes, sha256 } => {
@@ -71,10 +67,7 @@ fn fold(record: &mut RunRecord, event: &Event) {
         }
         Event::DiscardChunk { span, nanos } => {
             if record.discard_chunks.len() < LISTED {
-                record.discard_chunks.push(DiscardChunk {
-                    span: *span,
-                    nanos: *nanos,
-                });
+                record.discard_chunks.push(DiscardChunk { span: *span, nanos: *nanos });
             }
         }
         Event::Busy { phase, source_nanos, hash_nanos, device_nanos } => record.busy.push(Busy {
@@ -93,10 +86,7 @@ fn fold(record: &mut RunRecord, event: &Event) {
         }
         Event::HeadReleased => record.head_released = true,
         Event::MadeUnbootable { done, message } => {
-            record.made_unbootable = Some(MadeUnbootable {
-                done: *done,
-                message: message.clone(),
-            });
+            record.made_unbootable = Some(MadeUnbootable { done: *done, message: message.clone() });
         }
         Event::Warning { code, message } => record.warnings.push(remark(code, message)),
         Event::Note { code, message } => record.notes.push(remark(code, message)),
@@ -115,13 +105,7 @@ fn begun(phase: Phase, total: Option<u64>) -> PhaseRecord {
         longest_stall_nanos: 0,
         stall_at_nanos: 0,
     };
-    PhaseRecord {
-        totals,
-        total,
-        ended: false,
-        summary: Summary::default(),
-        rows: Vec::new(),
-    }
+    PhaseRecord { totals, total, ended: false, summary: Summary::default(), rows: Vec::new() }
 }
 
 /// The phase that is going on; begun now if its start was not seen.
@@ -186,33 +170,22 @@ mod tests {
         let phases: Vec<_> = record.phases.iter().map(|phase| phase.totals).collect();
         assert_eq!(phases, ended.collect::<Vec<_>>());
         let write = record.phase(Phase::Write).unwrap();
-        assert_eq!(
-            write.rows.iter().map(|row| row.bytes).sum::<u64>(),
-            write.totals.bytes
-        );
+        assert_eq!(write.rows.iter().map(|row| row.bytes).sum::<u64>(), write.totals.bytes);
         assert_eq!(write.summary, Summary::of(&write.totals, &write.rows));
         assert!(record.head_released && record.succeeded());
         assert_eq!(record.warnings.len(), 1);
-        assert_eq!(
-            record.source.unwrap().sha256_actual.as_deref(),
-            Some(lab::SHA256)
-        );
+        assert_eq!(record.source.unwrap().sha256_actual.as_deref(), Some(lab::SHA256));
     }
 
     #[test]
     fn a_run_that_was_cut_off_keeps_its_rows_and_has_no_ending() {
         let mut events = lab::events();
-        let last_row = events
-            .iter()
-            .rposition(|event| matches!(event, Event::Sample(_)));
+        let last_row = events.iter().rposition(|event| matches!(event, Event::Sample(_)));
         events.truncate(last_row.unwrap() + 1);
         let record = fold_all(&events);
         let verify = record.phase(Phase::Verify).unwrap();
         assert!(!verify.ended && !record.succeeded());
-        assert_eq!(
-            verify.totals.bytes,
-            verify.rows.iter().map(|row| row.bytes).sum::<u64>()
-        );
+        assert_eq!(verify.totals.bytes, verify.rows.iter().map(|row| row.bytes).sum::<u64>());
         assert_eq!(record.ending, None);
     }
 
@@ -230,52 +203,27 @@ mod tests {
         let record = fold_all(&[
             Event::Sample(row),
             Event::PhaseEnded(totals),
-            Event::PhaseStarted {
-                phase: Phase::Verify,
-                total: Some(9),
-            },
+            Event::PhaseStarted { phase: Phase::Verify, total: Some(9) },
             Event::Sample(row),
         ]);
-        let seen: Vec<_> = record
-            .phases
-            .iter()
-            .map(|p| (p.ended, p.total, p.rows.len()))
-            .collect();
+        let seen: Vec<_> = record.phases.iter().map(|p| (p.ended, p.total, p.rows.len())).collect();
         assert_eq!(seen, [(true, None, 1), (false, Some(9), 1)]);
     }
 
     #[test]
     fn lists_are_bounded() {
         let span = Span { offset: 0, len: 1 };
-        let range = BadRange {
-            span,
-            exact: true,
-            detail: String::new(),
-        };
-        let events = [
-            Event::BadRange(range),
-            Event::DiscardChunk { span, nanos: 1 },
-        ];
-        let many: Vec<_> = events
-            .iter()
-            .cycle()
-            .take(2 * LISTED + 20)
-            .cloned()
-            .collect();
+        let range = BadRange { span, exact: true, detail: String::new() };
+        let events = [Event::BadRange(range), Event::DiscardChunk { span, nanos: 1 }];
+        let many: Vec<_> = events.iter().cycle().take(2 * LISTED + 20).cloned().collect();
         let record = fold_all(&many);
-        assert_eq!(
-            (record.bad_ranges.len(), record.discard_chunks.len()),
-            (LISTED, LISTED)
-        );
+        assert_eq!((record.bad_ranges.len(), record.discard_chunks.len()), (LISTED, LISTED));
     }
 
     #[test]
     fn passwords_in_addresses_are_not_recorded() {
         for (typed, kept) in [
-            (
-                "https://joe:s3cret@host/x.iso",
-                "https://joe:...@host/x.iso",
-            ),
+            ("https://joe:s3cret@host/x.iso", "https://joe:...@host/x.iso"),
             ("--from=http://joe:a@b:c@host", "--from=http://joe:...@host"),
             ("https://joe@host/x", "https://joe@host/x"),
             ("https://host:8080/a@b:c", "https://host:8080/a@b:c"),

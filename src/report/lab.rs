@@ -8,12 +8,12 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::record::{Busy, Settings, SourceFacts};
-use crate::digest::chunks::{LEAF, StoredMap};
-use crate::host::facts::HostFacts;
 use super::{RecordBuilder, RunRecord};
 use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::{Caches, Geometry};
+use crate::digest::chunks::{LEAF, StoredMap};
 use crate::event::{Ending, Event, Events, Observer as _, Phase, Span, Verdict};
+use crate::host::facts::HostFacts;
 use crate::meter::Meter;
 use crate::time::SimClock;
 
@@ -30,11 +30,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let (events, received) = Events::channel();
-        Self {
-            clock: Arc::default(),
-            events,
-            received,
-        }
+        Self { clock: Arc::default(), events, received }
     }
 
     fn phase(&self, phase: Phase, total: Option<u64>, work: impl FnOnce(&Meter)) {
@@ -66,48 +62,29 @@ pub(crate) fn events() -> Vec<Event> {
     lab.phase(Phase::Clear, Some(2 * MIB), |meter| {
         lab.ios(meter, 2, 3_000);
     });
-    emit(Event::Cleared {
-        signatures: vec!["GPT".to_owned(), "ext4 \u{1b}[31mroot".to_owned()],
-    });
+    emit(Event::Cleared { signatures: vec!["GPT".to_owned(), "ext4 \u{1b}[31mroot".to_owned()] });
     lab.phase(Phase::Discard, Some(IMAGE), |_| lab.idle(800));
-    emit(Event::DiscardChunk {
-        span: Span {
-            offset: 0,
-            len: IMAGE,
-        },
-        nanos: 800_000_000,
-    });
+    emit(Event::DiscardChunk { span: Span { offset: 0, len: IMAGE }, nanos: 800_000_000 });
     lab.phase(Phase::Write, Some(IMAGE), |meter| {
         lab.ios(meter, 4_000, 2_800);
         meter.tick();
         lab.idle(2_400);
         lab.ios(meter, 4_192, 2_800);
     });
-    emit(Event::SourceRead {
-        bytes: IMAGE,
-        sha256: SHA256.to_owned(),
-    });
+    emit(Event::SourceRead { bytes: IMAGE, sha256: SHA256.to_owned() });
     emit(Event::SourceVerdict(Verdict::Matched { bytes: IMAGE }));
     lab.phase(Phase::Flush, None, |_| lab.idle(840));
     lab.phase(Phase::Release, Some(MIB), |meter| {
         lab.ios(meter, 1, 9_000);
     });
     emit(Event::HeadReleased);
-    lab.events.warn(
-        "undefeated-cache",
-        "the drive's own cache may answer for the medium",
-    );
+    lab.events.warn("undefeated-cache", "the drive's own cache may answer for the medium");
     lab.phase(Phase::Verify, Some(IMAGE), |meter| {
         lab.ios(meter, 8_192, 2_660);
     });
     emit(Event::MediaVerdict(Verdict::Matched { bytes: IMAGE }));
     let message = "written and verified".to_owned();
-    emit(Event::Finished(Ending {
-        exit_code: 0,
-        message,
-        hint: None,
-        place: None,
-    }));
+    emit(Event::Finished(Ending { exit_code: 0, message, hint: None, place: None }));
     lab.received.try_iter().collect()
 }
 

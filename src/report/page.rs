@@ -121,13 +121,7 @@ mod tests {
 
     #[test]
     fn small_numbers_keep_two_decimals_and_short_times_milliseconds() {
-        assert_eq!(
-            [0.0, 9.5, 10.0, 1234.5].map(number),
-            ["0.00", "9.50", "10.0", "1234.5"]
-        );
-        assert_eq!(
-            [0, 2_660_000, 1_500_000_000].map(short),
-            ["0.0 ms", "2.7 ms", "1.50 s"]
-        );
+        assert_eq!([0.0, 9.5, 10.0, 1234.5].map(number), ["0.00", "9.50", "10.0", "1234.5"]);
+        assert_eq!([0, 2_660_000, 1_500_000_000].map(short), ["0.0 ms", "2.7 ms", "1.50 s"]);
     }
 }

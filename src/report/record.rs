@@ -183,10 +183,7 @@ pub struct Busy {
 impl RunRecord {
     /// The record as JSON, one object and a line feed.
     pub fn to_json(&self) -> Result<String> {
-        let record = Self {
-            device: self.device.clone().map(writable),
-            ..self.clone()
-        };
+        let record = Self { device: self.device.clone().map(writable), ..self.clone() };
         let mut text = serde_json::to_string(&record)
             .map_err(|e| Error::new(Kind::Internal, format!("cannot write the record: {e}")))?;
         text.push('\n');
@@ -208,10 +205,7 @@ impl RunRecord {
         match peek.schema.as_deref() {
             Some(SCHEMA) => {}
             Some(other) => {
-                return Err(bad(format!(
-                    "its schema is '{}', not {SCHEMA}",
-                    printable(other)
-                )));
+                return Err(bad(format!("its schema is '{}', not {SCHEMA}", printable(other))));
             }
             None => return Err(bad("it names no schema".to_owned())),
         }
@@ -220,17 +214,12 @@ impl RunRecord {
 
     /// The last phase of this kind.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
-        self.phases
-            .iter()
-            .rev()
-            .find(|record| record.totals.phase == phase)
+        self.phases.iter().rev().find(|record| record.totals.phase == phase)
     }
 
     /// Whether the run did all it was asked to do.
     pub fn succeeded(&self) -> bool {
-        self.ending
-            .as_ref()
-            .is_some_and(|ending| ending.exit_code == 0)
+        self.ending.as_ref().is_some_and(|ending| ending.exit_code == 0)
     }
 }
 
@@ -238,7 +227,7 @@ impl RunRecord {
 /// mount point does not cost the record.
 fn writable(mut facts: Facts) -> Facts {
     fn name(path: &Path) -> PathBuf {
-        path.to_string_lossy().into()
+        path.to_string_lossy().into_owned().into()
     }
     facts.path = name(&facts.path);
     facts.partition_of = facts.partition_of.as_deref().map(name);
@@ -246,14 +235,8 @@ fn writable(mut facts: Facts) -> Facts {
     facts.backing_file = facts.backing_file.as_deref().map(name);
     let provisioning = facts.discard.provisioning_file.as_deref().map(name);
     facts.discard.provisioning_file = provisioning;
-    facts.usb = facts.usb.map(|usb| Usb {
-        sysfs: usb.sysfs.as_deref().map(name),
-        ..usb
-    });
-    facts
-        .partitions
-        .iter_mut()
-        .for_each(|part| part.path = name(&part.path));
+    facts.usb = facts.usb.map(|usb| Usb { sysfs: usb.sysfs.as_deref().map(name), ..usb });
+    facts.partitions.iter_mut().for_each(|part| part.path = name(&part.path));
     let readable = |used: &Use| Use {
         device: name(&used.device),
         by: match &used.by {
@@ -275,13 +258,9 @@ mod tests {
 
     #[test]
     fn a_record_survives_the_way_through_json() {
-        for record in [
-            lab::record(),
-            RunRecord {
-                schema: SCHEMA.to_owned(),
-                ..RunRecord::default()
-            },
-        ] {
+        for record in
+            [lab::record(), RunRecord { schema: SCHEMA.to_owned(), ..RunRecord::default() }]
+        {
             let json = record.to_json().unwrap();
             assert_eq!(json.lines().count(), 1);
             assert_eq!(RunRecord::parse(json.as_bytes()).unwrap(), record);
@@ -290,23 +269,14 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_taken_and_missing_ones_have_defaults() {
-        let json = r#"{"schema":"mediawriter-record/1","planet":"earth","waits":{"device_nanos":7,
-            "x":1},"phases":[{"phase":"write","bytes":5,"ios":1,"nanos":9,"longest_stall_nanos":0,
+        let json = r#"{"schema":"mediawriter-record/1","planet":"earth","busy":[{"phase":"write",
+            "source_nanos":1,"hash_nanos":2,"device_nanos":7,"x":1}],"phases":[{"phase":"write","bytes":5,"ios":1,"nanos":9,"longest_stall_nanos":0,
             "stall_at_nanos":0,"mood":"good"}]}"#;
         let record = RunRecord::parse(json.as_bytes()).unwrap();
-        assert_eq!(
-            record.waits,
-            Some(Waits {
-                device_nanos: 7,
-                ..Waits::default()
-            })
-        );
+        assert_eq!(record.busy[0].device_nanos, 7);
         assert_eq!(record.phase(Phase::Write).unwrap().totals.bytes, 5);
         assert_eq!(record.phase(Phase::Verify), None);
-        assert!(
-            !record.succeeded(),
-            "a run without an ending did not succeed"
-        );
+        assert!(!record.succeeded(), "a run without an ending did not succeed");
     }
 
     #[test]
@@ -316,23 +286,13 @@ mod tests {
             ("[1]", "invalid type"),
             ("{}", "names no schema"),
             (r#"{"schema":7}"#, "invalid type"),
-            (
-                r#"{"schema":"mediawriter-record/2"}"#,
-                "schema is 'mediawriter-record/2', not",
-            ),
+            (r#"{"schema":"mediawriter-record/2"}"#, "schema is 'mediawriter-record/2', not"),
             (r#"{"schema":"\u001b[2Jx"}"#, "'\\u{1b}[2Jx'"),
-            (
-                r#"{"schema":"mediawriter-record/1","phases":[{}]}"#,
-                "missing field",
-            ),
+            (r#"{"schema":"mediawriter-record/1","phases":[{}]}"#, "missing field"),
             ("\u{0}\u{1}", "expected value"),
         ] {
             let error = RunRecord::parse(json.as_bytes()).unwrap_err();
-            assert!(
-                error.message().contains(reason),
-                "{json}: {}",
-                error.message()
-            );
+            assert!(error.message().contains(reason), "{json}: {}", error.message());
             assert!(!error.message().contains('\u{1b}'));
         }
     }
@@ -340,28 +300,19 @@ mod tests {
     #[test]
     fn names_that_are_not_utf_8_do_not_cost_the_record() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/mnt/b\xfcro"));
-        let uses = vec![Use {
-            device: odd.clone(),
-            by: User::Mount { at: odd.clone() },
-        }];
+        let uses = vec![Use { device: odd.clone(), by: User::Mount { at: odd.clone() } }];
         let mut facts = Facts {
             path: odd.clone(),
             partition_of: Some(odd.clone()),
             by_id: vec![odd.clone()],
             backing_file: Some(odd.clone()),
-            usb: Some(Usb {
-                sysfs: Some(odd.clone()),
-                ..Usb::default()
-            }),
+            usb: Some(Usb { sysfs: Some(odd.clone()), ..Usb::default() }),
             uses,
             ..Facts::default()
         };
         facts.discard.provisioning_file = Some(odd);
-        let record = RunRecord {
-            schema: SCHEMA.to_owned(),
-            device: Some(facts),
-            ..RunRecord::default()
-        };
+        let record =
+            RunRecord { schema: SCHEMA.to_owned(), device: Some(facts), ..RunRecord::default() };
         let json = record.to_json().unwrap();
         let read = RunRecord::parse(json.as_bytes()).unwrap();
         assert_eq!(read.device.unwrap().path, PathBuf::from("/mnt/b\u{fffd}ro"));
@@ -382,17 +333,13 @@ mod tests {
             }
         }
         let docs = include_str!("../../docs/record.md");
-        let words: Vec<&str> = docs
-            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .collect();
+        let words: Vec<&str> =
+            docs.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         let json = lab::record().to_json().unwrap();
         let mut found = Vec::new();
         names(&serde_json::from_str(&json).unwrap(), &mut found);
         for name in &found {
-            assert!(
-                words.contains(&name.as_str()),
-                "{name} is not in docs/record.md"
-            );
+            assert!(words.contains(&name.as_str()), "{name} is not in docs/record.md");
         }
         assert!(found.len() > 100);
     }

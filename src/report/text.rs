@@ -52,15 +52,9 @@ fn heading(page: &mut Page, record: &RunRecord) {
     match &record.ending {
         None => page.field("", "The run was cut off: the record has no ending."),
         Some(ending) => {
-            page.field(
-                "",
-                &format!("{} (exit code {})", ending.message, ending.exit_code),
-            );
+            page.field("", &format!("{} (exit code {})", ending.message, ending.exit_code));
             if let Some(place) = ending.place {
-                page.field(
-                    "",
-                    &format!("at offset {}, length {}", place.offset, place.len),
-                );
+                page.field("", &format!("at offset {}, length {}", place.offset, place.len));
             }
             if let Some(hint) = &ending.hint {
                 page.field("", &format!("try: {hint}"));
@@ -72,12 +66,7 @@ fn heading(page: &mut Page, record: &RunRecord) {
 fn circumstances(page: &mut Page, record: &RunRecord) {
     page.field(
         "command",
-        &record
-            .command
-            .iter()
-            .map(|word| quoted(word))
-            .collect::<Vec<_>>()
-            .join(" "),
+        &record.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
     );
     page.field("started", &record.started);
     let host = &record.host;
@@ -109,28 +98,16 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
     if let Some(settings) = &record.settings {
         let size = Bytes(settings.block_size).binary();
         let (depth, discard) = (settings.queue_depth, &settings.discard);
-        page.field(
-            "settings",
-            &format!("{size} per I/O, {depth} in flight; discard: {discard}"),
-        );
+        page.field("settings", &format!("{size} per I/O, {depth} in flight; discard: {discard}"));
     }
     if let Some(source) = &record.source {
-        let size = source
-            .size
-            .map(|size| format!(", {}", Bytes(size)))
-            .unwrap_or_default();
-        page.field(
-            "source",
-            &format!("{} ({}){size}", source.name, source.kind),
-        );
+        let size = source.size.map(|size| format!(", {}", Bytes(size))).unwrap_or_default();
+        page.field("source", &format!("{} ({}){size}", source.name, source.kind));
         if let Some(sha256) = &source.sha256_actual {
             page.field("SHA-256", sha256);
         }
         if source.sha256_expected.is_some() && source.sha256_expected != source.sha256_actual {
-            page.field(
-                "published",
-                source.sha256_expected.as_deref().unwrap_or_default(),
-            );
+            page.field("published", source.sha256_expected.as_deref().unwrap_or_default());
         }
     }
 }
@@ -148,29 +125,15 @@ fn device(page: &mut Page, facts: &Facts) {
     let names = [&facts.vendor, &facts.model].map(|name| name.as_deref().unwrap_or_default());
     let mut parts = vec![path(&facts.path)];
     parts.push(names.join(" ").trim().to_owned());
-    parts.extend(
-        facts
-            .serial
-            .as_ref()
-            .map(|serial| format!("serial {serial}")),
-    );
-    parts.extend(
-        facts
-            .revision
-            .as_ref()
-            .map(|revision| format!("firmware {revision}")),
-    );
+    parts.extend(facts.serial.as_ref().map(|serial| format!("serial {serial}")));
+    parts.extend(facts.revision.as_ref().map(|revision| format!("firmware {revision}")));
     parts.push(Bytes(facts.size).to_string());
     parts.retain(|part| !part.is_empty());
     page.field("device", &parts.join(", "));
     let mut link = vec![bus(facts.bus).to_owned()];
     if let Some(usb) = &facts.usb {
         link.extend(usb.speed_mbit.map(|speed| format!("link {speed} Mbit/s")));
-        link.extend(
-            usb.version
-                .as_ref()
-                .map(|version| format!("device says USB {version}")),
-        );
+        link.extend(usb.version.as_ref().map(|version| format!("device says USB {version}")));
         link.extend(usb.driver.as_ref().map(|driver| format!("driver {driver}")));
         link.extend(usb.port.as_ref().map(|port| format!("port {port}")));
     }
@@ -178,7 +141,7 @@ fn device(page: &mut Page, facts: &Facts) {
 }
 
 fn path(path: &Path) -> String {
-    path.to_string_lossy()
+    path.to_string_lossy().into_owned()
 }
 
 fn bus(bus: Bus) -> &'static str {
@@ -206,10 +169,7 @@ fn bus(bus: Bus) -> &'static str {
 
 fn access(page: &mut Page, geometry: &Geometry) {
     let (logical, physical) = (geometry.logical_block, geometry.physical_block);
-    page.field(
-        "sectors",
-        &format!("{logical} bytes logical, {physical} bytes physical"),
-    );
+    page.field("sectors", &format!("{logical} bytes logical, {physical} bytes physical"));
     let direct = if geometry.direct {
         "O_DIRECT: around the page cache"
     } else {
@@ -217,11 +177,7 @@ fn access(page: &mut Page, geometry: &Geometry) {
     };
     page.field("access", direct);
     let list = |names: &[String]| {
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     let caches = &geometry.caches;
     page.field("caches", &format!("defeated: {}", list(&caches.defeated)));
@@ -231,10 +187,7 @@ fn access(page: &mut Page, geometry: &Geometry) {
 fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
     let totals = &phase.totals;
     let name = totals.phase.name();
-    page.field(
-        name,
-        &format!("{} bytes = {}", totals.bytes, Bytes(totals.bytes)),
-    );
+    page.field(name, &format!("{} bytes = {}", totals.bytes, Bytes(totals.bytes)));
     let (seconds, ios) = (totals.took().as_secs_f64(), totals.ios);
     let ended = if phase.ended { "" } else { "; cut off" };
     page.field("", &format!("{seconds:.3} seconds, {ios} I/Os{ended}"));
@@ -246,49 +199,29 @@ fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         sum.slowest_bytes_per_s,
         sum.fastest_bytes_per_s,
     ];
-    let speeds: Vec<f64> = std::iter::once(mean)
-        .chain(rest.into_iter().map(|speed| speed as f64))
-        .collect();
+    let speeds: Vec<f64> =
+        std::iter::once(mean).chain(rest.into_iter().map(|speed| speed as f64)).collect();
     let heads = ["mean", "median", "p1 (slow)", "slowest s", "fastest s"];
     page.line(&cells("", heads.map(str::to_owned)));
     for (unit, scale) in [("MB/s", 1e6), ("MiB/s", MIB as f64)] {
-        page.line(&cells(
-            unit,
-            speeds.iter().map(|speed| number(speed / scale)),
-        ));
+        page.line(&cells(unit, speeds.iter().map(|speed| number(speed / scale))));
     }
-    let (stall, at) = (
-        short(totals.longest_stall_nanos),
-        short(totals.stall_at_nanos),
-    );
+    let (stall, at) = (short(totals.longest_stall_nanos), short(totals.stall_at_nanos));
     page.field("", &format!("longest stall {stall}, after {at}"));
-    let (below, all, nothing) = (
-        sum.seconds_below_half_median,
-        sum.seconds,
-        sum.seconds_of_nothing,
-    );
+    let (below, all, nothing) =
+        (sum.seconds_below_half_median, sum.seconds, sum.seconds_of_nothing);
     page.field(
         "",
         &format!("below half the median: {below} of {all} s; nothing completed: {nothing} s"),
     );
-    for change in record
-        .io_sizes
-        .iter()
-        .filter(|change| change.phase == totals.phase)
-    {
+    for change in record.io_sizes.iter().filter(|change| change.phase == totals.phase) {
         page.field(
             "",
-            &format!(
-                "slow device: {} per I/O from then on",
-                Bytes(change.bytes).binary()
-            ),
+            &format!("slow device: {} per I/O from then on", Bytes(change.bytes).binary()),
         );
     }
     if totals.took() < bottleneck::SHORTEST {
-        page.field(
-            "",
-            "under 3 s: too short to judge the device by these speeds",
-        );
+        page.field("", "under 3 s: too short to judge the device by these speeds");
     }
 }
 
@@ -324,40 +257,22 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
 }
 
 fn chunks(record: &RunRecord) -> Option<String> {
-    let slowest = record
-        .discard_chunks
-        .iter()
-        .map(|chunk| chunk.nanos)
-        .max()?;
-    Some(format!(
-        "; chunks: {}, the slowest {}",
-        record.discard_chunks.len(),
-        short(slowest)
-    ))
+    let slowest = record.discard_chunks.iter().map(|chunk| chunk.nanos).max()?;
+    Some(format!("; chunks: {}, the slowest {}", record.discard_chunks.len(), short(slowest)))
 }
 
 /// What was written over the time of writing and flushing: what was waited for.
 fn with_flush(record: &RunRecord) -> Option<String> {
     let write = record.phase(Phase::Write)?;
-    let flushes = record
-        .phases
-        .iter()
-        .filter(|phase| phase.totals.phase == Phase::Flush);
-    let took = flushes.fold(write.totals.took(), |sum, flush| {
-        sum.saturating_add(flush.totals.took())
-    });
-    Some(format!(
-        "; write with flush: {}",
-        Rate::of(write.totals.bytes, took)
-    ))
+    let flushes = record.phases.iter().filter(|phase| phase.totals.phase == Phase::Flush);
+    let took =
+        flushes.fold(write.totals.took(), |sum, flush| sum.saturating_add(flush.totals.took()));
+    Some(format!("; write with flush: {}", Rate::of(write.totals.bytes, took)))
 }
 
 /// Firmware and installers read the image from its start; the read-back does the same.
 fn boot_read(page: &mut Page, record: &RunRecord) {
-    let Some(read) = record
-        .phase(Phase::Verify)
-        .filter(|phase| phase.totals.bytes > 0)
-    else {
+    let Some(read) = record.phase(Phase::Verify).filter(|phase| phase.totals.bytes > 0) else {
         return;
     };
     let mut text = format!("boot-read, sequential  {}", read.totals.rate());
@@ -368,15 +283,10 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
 }
 
 fn findings(page: &mut Page, record: &RunRecord) {
-    for (label, verdict) in [
-        ("source", &record.source_verdict),
-        ("medium", &record.media_verdict),
-    ] {
+    for (label, verdict) in [("source", &record.source_verdict), ("medium", &record.media_verdict)]
+    {
         let missing = || "not checked".to_owned();
-        page.field(
-            label,
-            &verdict.as_ref().map_or_else(missing, ToString::to_string),
-        );
+        page.field(label, &verdict.as_ref().map_or_else(missing, ToString::to_string));
         if let Some(Verdict::Mismatched { findings, .. }) = verdict {
             for finding in findings {
                 page.field("", &format!("- {finding}"));
@@ -399,18 +309,13 @@ fn bad_ranges(page: &mut Page, ranges: &[BadRange], verdict: Option<&Verdict>) {
     for range in ranges.iter().take(RANGES) {
         let exact = if range.exact { "" } else { " (whole chunks)" };
         let (offset, len, detail) = (range.span.offset, range.span.len, &range.detail);
-        page.field(
-            "bad",
-            &format!("offset {offset}, {len} bytes{exact}: {detail}"),
-        );
+        page.field("bad", &format!("offset {offset}, {len} bytes{exact}: {detail}"));
     }
     let counted = match verdict {
         Some(Verdict::Mismatched { ranges, .. }) => *ranges,
         Some(Verdict::Matched { .. } | Verdict::NotChecked { .. }) | None => 0,
     };
-    let more = counted
-        .max(ranges.len() as u64)
-        .saturating_sub(ranges.len().min(RANGES) as u64);
+    let more = counted.max(ranges.len() as u64).saturating_sub(ranges.len().min(RANGES) as u64);
     if more > 0 {
         page.field("", &format!("... and {more} more"));
     }
@@ -449,16 +354,10 @@ mod tests {
             exit_code: 1,
             message: "the device went away".to_owned(),
             hint: Some("another port".to_owned()),
-            place: Some(Span {
-                offset: 4096,
-                len: 512,
-            }),
+            place: Some(Span { offset: 4096, len: 512 }),
         });
         let text = timing_report(&record);
-        assert!(
-            text.starts_with("INCOMPLETE - mediawriter 0.1.0 timing report\n"),
-            "{text}"
-        );
+        assert!(text.starts_with("INCOMPLETE - mediawriter 0.1.0 timing report\n"), "{text}");
         for part in [
             "the device went away (exit code 1)",
             "at offset 4096, length 512",
@@ -480,11 +379,7 @@ mod tests {
         };
         record.bad_ranges = (0..25).map(range).collect();
         let findings = vec!["looks like a fake".to_owned()];
-        record.media_verdict = Some(Verdict::Mismatched {
-            bad_bytes: 8192,
-            ranges: 31,
-            findings,
-        });
+        record.media_verdict = Some(Verdict::Mismatched { bad_bytes: 8192, ranges: 31, findings });
         let text = timing_report(&record);
         for part in [
             "medium      DIFFERS in 31 ranges, 8.00 KiB (8.19 kB) in all\n",
@@ -500,15 +395,9 @@ mod tests {
     #[test]
     fn short_phases_and_lowered_sizes_carry_their_caution() {
         let mut record = lab::record();
-        record.io_sizes = vec![IoSizeChange {
-            phase: Phase::Write,
-            bytes: 256 << 10,
-        }];
+        record.io_sizes = vec![IoSizeChange { phase: Phase::Write, bytes: 256 << 10 }];
         record.slept_nanos = 5_000_000_000;
-        let verify = record
-            .phases
-            .iter_mut()
-            .find(|p| p.totals.phase == Phase::Verify);
+        let verify = record.phases.iter_mut().find(|p| p.totals.phase == Phase::Verify);
         verify.unwrap().totals.nanos = 2_999_999_999;
         let text = timing_report(&record);
         for part in [
@@ -531,21 +420,14 @@ mod tests {
             phase.summary.p1_bytes_per_s = u64::MAX;
             phase.rows.clear();
         }
-        assert!(
-            timing_report(&record)
-                .lines()
-                .all(|line| line.chars().count() <= 100)
-        );
+        assert!(timing_report(&record).lines().all(|line| line.chars().count() <= 100));
     }
 
     #[test]
     fn words_are_quoted_as_one_would_type_them() {
-        for (word, typed) in [
-            ("a.iso", "a.iso"),
-            ("", "''"),
-            ("two words", "'two words'"),
-            ("it's", "'it'\\''s'"),
-        ] {
+        for (word, typed) in
+            [("a.iso", "a.iso"), ("", "''"), ("two words", "'two words'"), ("it's", "'it'\\''s'")]
+        {
             assert_eq!(quoted(word), typed);
         }
     }

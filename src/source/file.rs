@@ -26,22 +26,11 @@ impl FileSource {
     pub fn open_path(path: &Path) -> Result<Self> {
         let name = path.display().to_string().escape_debug().to_string();
         let file = File::open(path).context(|| format!("cannot open the image {name}"))?;
-        let len = file
-            .metadata()
-            .context(|| format!("cannot read the size of {name}"))?
-            .len();
+        let len = file.metadata().context(|| format!("cannot read the size of {name}"))?.len();
         // Only advice: a filesystem without read-ahead ignores it.
         posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL).ok();
-        let info = SourceInfo {
-            name,
-            len: Some(len),
-            restartable: true,
-        };
-        Ok(Self {
-            file: Arc::new(file),
-            path: path.to_owned(),
-            info,
-        })
+        let info = SourceInfo { name, len: Some(len), restartable: true };
+        Ok(Self { file: Arc::new(file), path: path.to_owned(), info })
     }
 
     /// The opened file, for looking at it.
@@ -58,10 +47,7 @@ impl FileSource {
     pub fn device(&self) -> io::Result<(u32, u32)> {
         let dev = self.file.metadata()?.dev();
         let split = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
-        Ok((
-            u32::try_from(split.0).unwrap_or(0),
-            u32::try_from(split.1).unwrap_or(0),
-        ))
+        Ok((u32::try_from(split.0).unwrap_or(0), u32::try_from(split.1).unwrap_or(0)))
     }
 }
 
@@ -71,10 +57,7 @@ impl Source for FileSource {
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>> {
-        Ok(Box::new(At {
-            file: Arc::clone(&self.file),
-            offset: 0,
-        }))
+        Ok(Box::new(At { file: Arc::clone(&self.file), offset: 0 }))
     }
 
     fn preview(&self) -> Box<dyn ReadAt + '_> {

@@ -17,15 +17,9 @@ pub struct MemorySource {
 impl MemorySource {
     /// A restartable source of known length.
     pub fn new(name: &str, bytes: Vec<u8>) -> Self {
-        let info = SourceInfo {
-            name: name.to_owned(),
-            len: Some(bytes.len() as u64),
-            restartable: true,
-        };
-        Self {
-            bytes: Arc::new(bytes),
-            info,
-        }
+        let info =
+            SourceInfo { name: name.to_owned(), len: Some(bytes.len() as u64), restartable: true };
+        Self { bytes: Arc::new(bytes), info }
     }
 
     /// The bytes.

@@ -40,11 +40,7 @@ impl PipeSource {
             len: len.then_some(head.len() as u64),
             restartable: false,
         };
-        Ok(Self {
-            head,
-            rest: Mutex::new(Some(pipe)),
-            info,
-        })
+        Ok(Self { head, rest: Mutex::new(Some(pipe)), info })
     }
 
     /// The first bytes, up to 1 MiB.
@@ -59,17 +55,12 @@ impl Source for PipeSource {
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>> {
-        let rest = self
-            .rest
-            .lock()
-            .ok()
-            .and_then(|mut rest| rest.take())
-            .ok_or_else(|| {
-                Error::io(
-                    format!("cannot read {} a second time", self.info.name),
-                    io::Error::from(io::ErrorKind::Unsupported),
-                )
-            })?;
+        let rest = self.rest.lock().ok().and_then(|mut rest| rest.take()).ok_or_else(|| {
+            Error::io(
+                format!("cannot read {} a second time", self.info.name),
+                io::Error::from(io::ErrorKind::Unsupported),
+            )
+        })?;
         Ok(Box::new(io::Cursor::new(self.head.clone()).chain(rest)))
     }
 

@@ -111,11 +111,7 @@ pub fn zero_out(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 
 /// Trims the free space of the mounted filesystem that `fd` lies on (FITRIM); returns bytes.
 pub fn trim_filesystem(fd: impl AsFd) -> io::Result<u64> {
-    let mut range = FsTrimRange {
-        start: 0,
-        len: u64::MAX,
-        minlen: 0,
-    };
+    let mut range = FsTrimRange { start: 0, len: u64::MAX, minlen: 0 };
     // SAFETY: the kernel reads and writes one fstrim_range; `range` has its layout (repr(C)).
     done(unsafe { raw::fitrim(fd.as_fd().as_raw_fd(), &raw mut range) })?;
     Ok(range.len)

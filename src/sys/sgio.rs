@@ -78,9 +78,7 @@ fn ask(fd: impl AsFd, command: &mut [u8], answer: &mut [u8]) -> io::Result<usize
             sense[2] & 0x0f
         )));
     }
-    Ok(answer
-        .len()
-        .saturating_sub(usize::try_from(header.resid).unwrap_or(0)))
+    Ok(answer.len().saturating_sub(usize::try_from(header.resid).unwrap_or(0)))
 }
 
 /// INQUIRY of a vital product data page (SPC-4, 6.4).

@@ -31,13 +31,7 @@ impl JsonLines {
     pub fn new(writer: Writer, command: &[String], started: &str) -> Self {
         let mut lines = Self(Sink::new(writer));
         let version = env!("CARGO_PKG_VERSION");
-        lines.put(&Start {
-            event: "start",
-            schema: SCHEMA,
-            version,
-            command,
-            started,
-        });
+        lines.put(&Start { event: "start", schema: SCHEMA, version, command, started });
         lines
     }
 
@@ -108,13 +102,8 @@ mod tests {
         let text = stream(&events);
         let mut lines = text.lines();
         let start: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-        assert_eq!(
-            (&start["event"], &start["schema"]),
-            (&"start".into(), &SCHEMA.into())
-        );
-        let read: Vec<Event> = lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        assert_eq!((&start["event"], &start["schema"]), (&"start".into(), &SCHEMA.into()));
+        let read: Vec<Event> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
         let without_progress = |event: &&Event| !matches!(event, Event::Progress { .. });
         assert!(read.iter().eq(events.iter().filter(without_progress)));
         assert!(read.len() < events.len());
@@ -122,10 +111,8 @@ mod tests {
 
     #[test]
     fn c1_controls_are_escaped_and_read_back() {
-        let note = Event::Note {
-            code: "n".to_owned(),
-            message: "a\u{9b}2J\u{7f}\u{1b}".to_owned(),
-        };
+        let note =
+            Event::Note { code: "n".to_owned(), message: "a\u{9b}2J\u{7f}\u{1b}".to_owned() };
         let text = stream(std::slice::from_ref(&note));
         let line = text.lines().last().unwrap();
         assert!(line.contains(r"a\u009b2J\u007f\u001b"), "{line}");

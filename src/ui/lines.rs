@@ -18,42 +18,29 @@ fn texts(event: &Event) -> Vec<String> {
         Event::PhaseStarted { .. }
         | Event::Progress { .. }
         | Event::Sample(_)
+        | Event::Busy { .. }
         | Event::DiscardChunk { .. } => vec![],
         Event::PhaseEnded(totals) => vec![phase_ended(totals)],
         Event::IoSize { phase, bytes } => {
             let size = Bytes(*bytes).binary();
-            vec![format!(
-                "{}: slow device, {size} per I/O from now on",
-                phase.name()
-            )]
+            vec![format!("{}: slow device, {size} per I/O from now on", phase.name())]
         }
         Event::Cleared { signatures } => {
             let found = signatures.join(", ");
-            if found.is_empty() {
-                vec![]
-            } else {
-                vec![format!("cleared: {found}")]
-            }
+            if found.is_empty() { vec![] } else { vec![format!("cleared: {found}")] }
         }
         Event::SourceRead { bytes, sha256 } => {
             vec![format!("source: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
         Event::FirstDifference { offset } => {
-            vec![format!(
-                "first difference near byte {offset}; the check goes on"
-            )]
+            vec![format!("first difference near byte {offset}; the check goes on")]
         }
         Event::BadRange(range) => vec![bad_range(range)],
         Event::HeadReleased => vec!["the first chunk is on the medium: it is complete".to_owned()],
-        Event::MadeUnbootable {
-            done: true,
-            message,
-        } => vec![message.clone()],
-        Event::MadeUnbootable {
-            done: false,
-            message,
+        Event::MadeUnbootable { done: true, message } => vec![message.clone()],
+        Event::MadeUnbootable { done: false, message } | Event::Warning { message, .. } => {
+            vec![format!("warning: {message}")]
         }
-        | Event::Warning { message, .. } => vec![format!("warning: {message}")],
         Event::Note { message, .. } => vec![format!("note: {message}")],
         Event::SourceVerdict(found) => verdict("source", found),
         Event::MediaVerdict(found) => verdict("medium", found),
@@ -73,19 +60,12 @@ fn phase_ended(totals: &PhaseTotals) -> String {
         let at = spoken(Duration::from_nanos(totals.stall_at_nanos));
         format!(", longest stall {} after {at}", spoken(stall))
     };
-    format!(
-        "{name}: {} in {took}, {}{stalled}",
-        Bytes(totals.bytes),
-        totals.rate()
-    )
+    format!("{name}: {} in {took}, {}{stalled}", Bytes(totals.bytes), totals.rate())
 }
 
 fn bad_range(range: &BadRange) -> String {
     let exact = if range.exact { "" } else { " (whole chunks)" };
-    format!(
-        "bad: offset {}, {} bytes{exact}: {}",
-        range.span.offset, range.span.len, range.detail
-    )
+    format!("bad: offset {}, {} bytes{exact}: {}", range.span.offset, range.span.len, range.detail)
 }
 
 fn verdict(what: &str, verdict: &Verdict) -> Vec<String> {
@@ -100,15 +80,8 @@ fn finished(ending: &Ending) -> Vec<String> {
     if ending.exit_code == 0 {
         return vec![format!("done: {}", ending.message)];
     }
-    let mut lines = vec![format!(
-        "FAILED (exit code {}): {}",
-        ending.exit_code, ending.message
-    )];
-    lines.extend(
-        ending
-            .place
-            .map(|at| format!("  at offset {}, length {}", at.offset, at.len)),
-    );
+    let mut lines = vec![format!("FAILED (exit code {}): {}", ending.exit_code, ending.message)];
+    lines.extend(ending.place.map(|at| format!("  at offset {}, length {}", at.offset, at.len)));
     lines.extend(ending.hint.as_ref().map(|hint| format!("  try: {hint}")));
     lines
 }
@@ -148,13 +121,7 @@ mod tests {
     #[test]
     fn what_happens_every_second_is_worth_no_line() {
         let span = Span { offset: 0, len: 1 };
-        said(
-            &Event::Progress {
-                phase: Phase::Write,
-                bytes: 1,
-            },
-            &[],
-        );
+        said(&Event::Progress { phase: Phase::Write, bytes: 1 }, &[]);
         said(&Event::DiscardChunk { span, nanos: 1 }, &[]);
         said(&Event::Cleared { signatures: vec![] }, &[]);
     }
@@ -163,98 +130,38 @@ mod tests {
     fn remarks_are_single_lines_without_control_characters() {
         let (code, message) = ("x".to_owned(), "a\u{1b}[1m\nb".to_owned());
         let cleaned = "warning: a\\u{1b}[1m\\nb";
-        said(
-            &Event::Warning {
-                code: code.clone(),
-                message: message.clone(),
-            },
-            &[cleaned],
-        );
-        said(
-            &Event::MadeUnbootable {
-                done: false,
-                message: message.clone(),
-            },
-            &[cleaned],
-        );
-        said(
-            &Event::MadeUnbootable {
-                done: true,
-                message: "blank".to_owned(),
-            },
-            &["blank"],
-        );
-        said(
-            &Event::Note {
-                code,
-                message: "m".to_owned(),
-            },
-            &["note: m"],
-        );
+        said(&Event::Warning { code: code.clone(), message: message.clone() }, &[cleaned]);
+        said(&Event::MadeUnbootable { done: false, message: message.clone() }, &[cleaned]);
+        said(&Event::MadeUnbootable { done: true, message: "blank".to_owned() }, &["blank"]);
+        said(&Event::Note { code, message: "m".to_owned() }, &["note: m"]);
         let signatures = vec!["GPT".to_owned(), "\u{7}x".to_owned()];
         said(&Event::Cleared { signatures }, &["cleared: GPT, \\u{7}x"]);
         let slow = "verify: slow device, 256.0 KiB per I/O from now on";
-        said(
-            &Event::IoSize {
-                phase: Phase::Verify,
-                bytes: 256 << 10,
-            },
-            &[slow],
-        );
+        said(&Event::IoSize { phase: Phase::Verify, bytes: 256 << 10 }, &[slow]);
     }
 
     #[test]
     fn findings_and_bad_ranges_are_told_in_full() {
         let findings = vec!["wraps at 8 GiB".to_owned()];
-        let differs = Verdict::Mismatched {
-            bad_bytes: 512,
-            ranges: 1,
-            findings,
-        };
-        let told = [
-            "medium: DIFFERS in 1 range, 512 B in all",
-            "  wraps at 8 GiB",
-        ];
+        let differs = Verdict::Mismatched { bad_bytes: 512, ranges: 1, findings };
+        let told = ["medium: DIFFERS in 1 range, 512 B in all", "  wraps at 8 GiB"];
         said(&Event::MediaVerdict(differs), &told);
-        let unchecked = Verdict::NotChecked {
-            reason: "no digest".to_owned(),
-        };
-        said(
-            &Event::SourceVerdict(unchecked),
-            &["source: not checked: no digest"],
-        );
-        let span = Span {
-            offset: 4096,
-            len: 512,
-        };
-        let range = BadRange {
-            span,
-            exact: false,
-            detail: "zeros".to_owned(),
-        };
-        said(
-            &Event::BadRange(range),
-            &["bad: offset 4096, 512 bytes (whole chunks): zeros"],
-        );
+        let unchecked = Verdict::NotChecked { reason: "no digest".to_owned() };
+        said(&Event::SourceVerdict(unchecked), &["source: not checked: no digest"]);
+        let span = Span { offset: 4096, len: 512 };
+        let range = BadRange { span, exact: false, detail: "zeros".to_owned() };
+        said(&Event::BadRange(range), &["bad: offset 4096, 512 bytes (whole chunks): zeros"]);
     }
 
     #[test]
     fn only_success_is_done_and_a_failure_says_where_and_what_to_try() {
-        let done = Ending {
-            exit_code: 0,
-            message: "fine".to_owned(),
-            hint: None,
-            place: None,
-        };
+        let done = Ending { exit_code: 0, message: "fine".to_owned(), hint: None, place: None };
         said(&Event::Finished(done), &["done: fine"]);
         let failed = Ending {
             exit_code: 5,
             message: "differs".to_owned(),
             hint: Some("another stick".to_owned()),
-            place: Some(Span {
-                offset: 4096,
-                len: 512,
-            }),
+            place: Some(Span { offset: 4096, len: 512 }),
         };
         let told = [
             "FAILED (exit code 5): differs",

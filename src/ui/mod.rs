@@ -45,11 +45,7 @@ impl Failure {
 
 impl Sink {
     fn new(writer: Writer) -> Self {
-        Self {
-            writer,
-            stopped: false,
-            failure: Failure::default(),
-        }
+        Self { writer, stopped: false, failure: Failure::default() }
     }
 
     /// Writes and flushes `text`.
@@ -57,10 +53,7 @@ impl Sink {
         if self.stopped {
             return;
         }
-        let done = self
-            .writer
-            .write_all(text.as_bytes())
-            .and_then(|()| self.writer.flush());
+        let done = self.writer.write_all(text.as_bytes()).and_then(|()| self.writer.flush());
         if let Err(error) = done {
             self.stopped = true;
             if error.kind() != io::ErrorKind::BrokenPipe {
@@ -77,9 +70,7 @@ impl Sink {
 
 impl fmt::Debug for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink")
-            .field("stopped", &self.stopped)
-            .finish_non_exhaustive()
+        f.debug_struct("Sink").field("stopped", &self.stopped).finish_non_exhaustive()
     }
 }
 
@@ -97,11 +88,7 @@ mod tests {
 
     impl Paper {
         pub(super) fn text(&self) -> String {
-            let bytes = self
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
             String::from_utf8(bytes).unwrap()
         }
     }
@@ -123,11 +110,7 @@ mod tests {
     impl Write for Broken {
         fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
             self.1 += 1;
-            if self.1 > 1 {
-                Err(self.0.into())
-            } else {
-                Ok(buf.len())
-            }
+            if self.1 > 1 { Err(self.0.into()) } else { Ok(buf.len()) }
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -153,10 +136,7 @@ mod tests {
             watch(&mut log, &events);
             assert_eq!(failure.get(), told);
             watch(&mut PlainScreen::new(Box::new(Broken(kind, 0))), &events);
-            watch(
-                &mut JsonLines::new(Box::new(Broken(kind, 0)), &[], ""),
-                &events,
-            );
+            watch(&mut JsonLines::new(Box::new(Broken(kind, 0)), &[], ""), &events);
         }
     }
 
@@ -166,17 +146,11 @@ mod tests {
         let (plain, json, csv) = (Paper::default(), Paper::default(), Paper::default());
         let word = ["\u{1b}[2J".to_owned()];
         watch(&mut PlainScreen::new(Box::new(plain.clone())), &events);
-        watch(
-            &mut JsonLines::new(Box::new(json.clone()), &word, ""),
-            &events,
-        );
+        watch(&mut JsonLines::new(Box::new(json.clone()), &word, ""), &events);
         watch(&mut SecondsLog::new(Box::new(csv.clone())), &events);
         for text in [plain.text(), json.text(), csv.text()] {
             assert!(!text.is_empty());
-            assert!(
-                !text.contains(|c: char| c.is_control() && c != '\n'),
-                "{text}"
-            );
+            assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
         }
     }
 }

@@ -17,10 +17,7 @@ pub struct PlainScreen {
 impl PlainScreen {
     /// A screen on `writer`.
     pub fn new(writer: Writer) -> Self {
-        Self {
-            sink: Sink::new(writer),
-            view: View::default(),
-        }
+        Self { sink: Sink::new(writer), view: View::default() }
     }
 }
 
@@ -29,14 +26,11 @@ impl Observer for PlainScreen {
         self.view.on(event);
         match event {
             Event::PhaseStarted { phase, total } => {
-                let total = total
-                    .map(|total| format!(": {}", Bytes(total)))
-                    .unwrap_or_default();
+                let total = total.map(|total| format!(": {}", Bytes(total))).unwrap_or_default();
                 self.sink.line(&format!("{} begins{total}", phase.name()));
             }
             Event::Sample(row) => {
-                self.sink
-                    .line(&format!("{:<8} {}", row.phase.name(), row_of(&self.view)));
+                self.sink.line(&format!("{:<8} {}", row.phase.name(), row_of(&self.view)));
             }
             _ => {}
         }
@@ -58,10 +52,7 @@ fn row_of(view: &View) -> String {
         }
         _ => String::new(),
     };
-    let left = view
-        .time_left()
-        .map(|left| format!("  ETA {}", spoken(left)))
-        .unwrap_or_default();
+    let left = view.time_left().map(|left| format!("  ETA {}", spoken(left))).unwrap_or_default();
     let (rate, mean) = (view.rate(), view.mean().decimal());
     format!("{elapsed:>7.1} s  {done:>10}{of}  {rate}  mean {mean}{left}")
 }
@@ -75,10 +66,7 @@ mod tests {
     #[test]
     fn the_screen_of_a_flash_is_byte_stable() {
         let paper = Paper::default();
-        watch(
-            &mut PlainScreen::new(Box::new(paper.clone())),
-            &lab::events(),
-        );
+        watch(&mut PlainScreen::new(Box::new(paper.clone())), &lab::events());
         let text = paper.text();
         assert_eq!(text, include_str!("golden/plain.txt"), "\n{text}");
     }
@@ -88,10 +76,7 @@ mod tests {
         let events = lab::events();
         let paper = Paper::default();
         watch(&mut PlainScreen::new(Box::new(paper.clone())), &events);
-        let rows = events
-            .iter()
-            .filter(|event| matches!(event, Event::Sample(_)))
-            .count();
+        let rows = events.iter().filter(|event| matches!(event, Event::Sample(_))).count();
         let is_row = |line: &&str| {
             let words: Vec<_> = line.split_whitespace().collect();
             !words[0].ends_with(':') && words[1].parse::<f64>().is_ok()

@@ -59,14 +59,7 @@ mod tests {
     #[test]
     fn rows_are_exact() {
         let row = |phase, second, nanos, bytes, ios, slowest_nanos| {
-            csv(&Sample {
-                phase,
-                second,
-                nanos,
-                bytes,
-                ios,
-                slowest_nanos,
-            })
+            csv(&Sample { phase, second, nanos, bytes, ios, slowest_nanos })
         };
         for (seen, expected) in [
             (
@@ -81,10 +74,7 @@ mod tests {
                 row(Phase::Verify, 12, 250_000_000, 1 << 20, 1, 9),
                 "verify,12,0.250000,1048576,1,4.194,4.000,0.000",
             ),
-            (
-                row(Phase::Write, 0, 0, 9, 1, 0),
-                "write,0,0.000000,9,1,0.000,0.000,0.000",
-            ),
+            (row(Phase::Write, 0, 0, 9, 1, 0), "write,0,0.000000,9,1,0.000,0.000,0.000"),
         ] {
             assert_eq!(seen, expected);
         }
@@ -104,15 +94,7 @@ mod tests {
             .collect();
         let bytes: u64 = write.iter().map(|row| row[3].parse::<u64>().unwrap()).sum();
         assert_eq!(bytes, 8 << 30);
-        assert!(
-            (0..)
-                .zip(&write)
-                .all(|(second, row): (u64, _)| row[1] == second.to_string())
-        );
-        assert_eq!(
-            write.iter().filter(|row| row[3] == "0").count(),
-            1,
-            "the stall is a row of 0"
-        );
+        assert!((0..).zip(&write).all(|(second, row): (u64, _)| row[1] == second.to_string()));
+        assert_eq!(write.iter().filter(|row| row[3] == "0").count(), 1, "the stall is a row of 0");
     }
 }

@@ -61,23 +61,13 @@ impl TtyScreen {
         writer: Writer,
     ) -> Self {
         let bar = ProgressBar::with_draw_target(None, target);
-        let screen = Self {
-            bar,
-            view: View::default(),
-            width,
-            blocks,
-            sink: Sink::new(writer),
-        };
+        let screen = Self { bar, view: View::default(), width, blocks, sink: Sink::new(writer) };
         screen.style("");
         screen
     }
 
     fn draw(&self) {
-        let Line {
-            prefix,
-            bar,
-            message,
-        } = render(&self.view, (self.width)(), self.blocks);
+        let Line { prefix, bar, message } = render(&self.view, (self.width)(), self.blocks);
         let bar = if bar { " [{wide_bar}] " } else { "" };
         self.style(&format!("{prefix}{bar}{message}"));
         let total = self.view.total.unwrap_or(0);
@@ -125,9 +115,7 @@ impl Drop for TtyScreen {
 
 impl fmt::Debug for TtyScreen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TtyScreen")
-            .field("view", &self.view)
-            .finish_non_exhaustive()
+        f.debug_struct("TtyScreen").field("view", &self.view).finish_non_exhaustive()
     }
 }
 
@@ -162,66 +150,30 @@ fn render(view: &View, width: usize, blocks: bool) -> Line {
     });
     if view.total.is_none() && view.done == 0 {
         // Nothing moves in this phase, e.g. a flush: there is no speed to show.
-        return Line {
-            prefix,
-            bar: false,
-            message: String::new(),
-        };
+        return Line { prefix, bar: false, message: String::new() };
     }
     let rate = take(format!("  {}", view.rate().decimal()));
-    let left = view
-        .time_left()
-        .map(|left| take(format!("  ETA {}", spoken(left))));
+    let left = view.time_left().map(|left| take(format!("  ETA {}", spoken(left))));
     let mean = take(format!("  mean {}", view.mean().decimal()));
     let bar = view.total.is_some() && !take(" ".repeat(BAR)).is_empty();
-    let spark = if blocks {
-        take(recent(view))
-    } else {
-        String::new()
-    };
-    let done = view.total.map(|total| {
-        take(format!(
-            "  {} of {}",
-            Bytes(view.done).binary(),
-            Bytes(total).binary()
-        ))
-    });
-    let message = [
-        done.unwrap_or_default(),
-        rate,
-        mean,
-        left.unwrap_or_default(),
-        spark,
-    ]
-    .concat();
+    let spark = if blocks { take(recent(view)) } else { String::new() };
+    let done = view
+        .total
+        .map(|total| take(format!("  {} of {}", Bytes(view.done).binary(), Bytes(total).binary())));
+    let message = [done.unwrap_or_default(), rate, mean, left.unwrap_or_default(), spark].concat();
     // Behind a bar stands one space already.
-    let message = if bar {
-        message.trim_start().to_owned()
-    } else {
-        message
-    };
-    Line {
-        prefix,
-        bar,
-        message,
-    }
+    let message = if bar { message.trim_start().to_owned() } else { message };
+    Line { prefix, bar, message }
 }
 
 /// The last seconds as blocks.
 fn recent(view: &View) -> String {
-    let full: Vec<u64> = view
-        .rows
-        .iter()
-        .filter(|row| series::is_full(row))
-        .map(series::speed)
-        .collect();
+    let full: Vec<u64> =
+        view.rows.iter().filter(|row| series::is_full(row)).map(series::speed).collect();
     if full.is_empty() {
         return String::new();
     }
-    format!(
-        "  {}",
-        series::sparkline(&full[full.len().saturating_sub(SPARK)..], SPARK)
-    )
+    format!("  {}", series::sparkline(&full[full.len().saturating_sub(SPARK)..], SPARK))
 }
 
 #[cfg(test)]
@@ -254,10 +206,7 @@ mod tests {
 
     impl Glass {
         fn new(width: usize) -> Self {
-            Self {
-                width,
-                state: Arc::default(),
-            }
+            Self { width, state: Arc::default() }
         }
 
         fn with<T>(&self, f: impl FnOnce(&mut Screen) -> T) -> T {
@@ -360,20 +309,12 @@ mod tests {
     fn screen(glass: &Glass) -> TtyScreen {
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(glass.clone()), 255);
         let width = glass.width;
-        TtyScreen::new(
-            target,
-            Box::new(move || width),
-            true,
-            Box::new(glass.clone()),
-        )
+        TtyScreen::new(target, Box::new(move || width), true, Box::new(glass.clone()))
     }
 
     fn half_way() -> View {
         let mut view = View::default();
-        view.on(&Event::PhaseStarted {
-            phase: Phase::Write,
-            total: Some(8 << 30),
-        });
+        view.on(&Event::PhaseStarted { phase: Phase::Write, total: Some(8 << 30) });
         for second in 0..12 {
             let bytes = if second == 5 { 0 } else { 357 << 20 };
             let (phase, nanos) = (Phase::Write, 1_000_000_000);
@@ -400,19 +341,8 @@ mod tests {
         }
         for (width, parts) in [
             (40, vec!["write     47 %", "374.3 MB/s", "ETA 13.0 s"]),
-            (
-                80,
-                vec![
-                    "write     47 %",
-                    "374.3 MB/s",
-                    "ETA 13.0 s",
-                    "mean 343.1 MB/s",
-                ],
-            ),
-            (
-                120,
-                vec!["374.3 MB/s", "3.83 GiB of 8.00 GiB", "\u{2588}_\u{2588}"],
-            ),
+            (80, vec!["write     47 %", "374.3 MB/s", "ETA 13.0 s", "mean 343.1 MB/s"]),
+            (120, vec!["374.3 MB/s", "3.83 GiB of 8.00 GiB", "\u{2588}_\u{2588}"]),
         ] {
             let line = render(&view, width, true);
             let text = format!("{}{}", line.prefix, line.message);
@@ -429,20 +359,14 @@ mod tests {
         let mut view = half_way();
         view.total = None;
         let line = render(&view, 80, false);
-        assert_eq!(
-            (line.prefix.as_str(), line.bar),
-            ("write    3.83 GiB", false)
-        );
+        assert_eq!((line.prefix.as_str(), line.bar), ("write    3.83 GiB", false));
         assert!(!line.message.contains("ETA"));
     }
 
     #[test]
     fn a_phase_in_which_nothing_moves_shows_its_time_alone() {
         let mut view = View::default();
-        view.on(&Event::PhaseStarted {
-            phase: Phase::Flush,
-            total: None,
-        });
+        view.on(&Event::PhaseStarted { phase: Phase::Flush, total: None });
         for second in 0..3 {
             let (phase, nanos) = (Phase::Flush, 1_000_000_000);
             view.on(&Event::Sample(Sample {
@@ -455,14 +379,7 @@ mod tests {
             }));
         }
         let prefix = "flush    3 s".to_owned();
-        assert_eq!(
-            render(&view, 80, true),
-            Line {
-                prefix,
-                bar: false,
-                message: String::new()
-            }
-        );
+        assert_eq!(render(&view, 80, true), Line { prefix, bar: false, message: String::new() });
     }
 
     #[test]
@@ -509,19 +426,10 @@ mod tests {
     fn a_screen_that_is_dropped_clears_its_line() {
         let glass = Glass::new(60);
         let mut screen = screen(&glass);
-        screen.on(&Event::PhaseStarted {
-            phase: Phase::Write,
-            total: Some(100),
-        });
-        screen.on(&Event::Progress {
-            phase: Phase::Write,
-            bytes: 150,
-        });
+        screen.on(&Event::PhaseStarted { phase: Phase::Write, total: Some(100) });
+        screen.on(&Event::Progress { phase: Phase::Write, bytes: 150 });
         let shown = glass.shown();
-        assert!(
-            shown.len() == 1 && shown[0].starts_with("write    100 % [==="),
-            "{shown:?}"
-        );
+        assert!(shown.len() == 1 && shown[0].starts_with("write    100 % [==="), "{shown:?}");
         drop(screen);
         assert_eq!((glass.shown(), glass.column()), (vec![], 0));
     }

@@ -21,11 +21,7 @@ impl View {
     pub(super) fn on(&mut self, event: &Event) {
         match event {
             Event::PhaseStarted { phase, total } => {
-                *self = Self {
-                    phase: Some(*phase),
-                    total: *total,
-                    ..Self::default()
-                };
+                *self = Self { phase: Some(*phase), total: *total, ..Self::default() };
             }
             Event::Progress { phase, bytes } if self.phase == Some(*phase) => {
                 self.done = self.done.max(*bytes);
@@ -42,19 +38,12 @@ impl View {
     pub(super) fn percent(&self) -> Option<u64> {
         let total = self.total?;
         let percent = (u128::from(self.done) * 100).checked_div(u128::from(total));
-        Some(percent.map_or(100, |percent| {
-            u64::try_from(percent).unwrap_or(100).min(100)
-        }))
+        Some(percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100).min(100)))
     }
 
     /// The speed of the last second.
     pub(super) fn rate(&self) -> Rate {
-        self.rows.last().map_or(
-            Rate {
-                bytes_per_second: 0.0,
-            },
-            Sample::rate,
-        )
+        self.rows.last().map_or(Rate { bytes_per_second: 0.0 }, Sample::rate)
     }
 
     /// The speed since the phase began.
@@ -96,10 +85,7 @@ mod tests {
 
     fn view(total: Option<u64>, events: &[Event]) -> View {
         let mut view = View::default();
-        view.on(&Event::PhaseStarted {
-            phase: Phase::Write,
-            total,
-        });
+        view.on(&Event::PhaseStarted { phase: Phase::Write, total });
         for event in events {
             view.on(event);
         }
@@ -127,30 +113,18 @@ mod tests {
 
     #[test]
     fn progress_runs_ahead_of_rows_and_never_goes_back() {
-        let progress = |bytes| Event::Progress {
-            phase: Phase::Write,
-            bytes,
-        };
-        let seen = view(
-            Some(1000),
-            &[progress(70), row(Phase::Write, 50), progress(60)],
-        );
+        let progress = |bytes| Event::Progress { phase: Phase::Write, bytes };
+        let seen = view(Some(1000), &[progress(70), row(Phase::Write, 50), progress(60)]);
         assert_eq!((seen.done, seen.percent()), (70, Some(7)));
         assert_eq!(seen.time_left(), Some(Duration::from_millis(18_600)));
     }
 
     #[test]
     fn other_phases_do_not_count_and_a_new_phase_starts_over() {
-        let started = Event::PhaseStarted {
-            phase: Phase::Verify,
-            total: None,
-        };
+        let started = Event::PhaseStarted { phase: Phase::Verify, total: None };
         let events = [row(Phase::Verify, 9), row(Phase::Write, 5), started];
         assert_eq!(view(Some(10), &events[..2]).done, 5);
         let seen = view(Some(10), &events);
-        assert_eq!(
-            (seen.done, seen.percent(), seen.time_left()),
-            (0, None, None)
-        );
+        assert_eq!((seen.done, seen.percent(), seen.time_left()), (0, None, None));
     }
 }

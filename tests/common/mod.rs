@@ -1,6 +1,13 @@
 //! What the in-process tests share: seeded images, simulated sticks that can be looked at after
 //! the run, and a run of the flash flow with everything it said.
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test may die"
+)]
 
 use std::sync::{Arc, Mutex};
 
@@ -47,9 +54,7 @@ pub fn looks_bootable(medium: &dyn BlockDevice) -> bool {
     let at = |offset: u64, len: usize| {
         let mut block = mediawriter::sys::buffer::AlignedBuf::zeroed(4096);
         let start = offset / 4096 * 4096;
-        medium
-            .read_at(start, &mut block)
-            .expect("the bare memory reads");
+        medium.read_at(start, &mut block).expect("the bare memory reads");
         let from = usize::try_from(offset - start).unwrap();
         block[from..from + len].to_vec()
     };
@@ -125,11 +130,7 @@ pub struct Counting {
 
 impl Counting {
     pub fn new(inner: Box<dyn BlockDevice>) -> Self {
-        Self {
-            inner,
-            counts: Mutex::new([0; 4]),
-            cancel_at: None,
-        }
+        Self { inner, counts: Mutex::new([0; 4]), cancel_at: None }
     }
     fn count(&self, op: usize) {
         let mut counts = self.counts.lock().unwrap();
@@ -181,11 +182,7 @@ pub fn faulty(inner: impl BlockDevice + 'static, fault: Fault, clock: &Arc<SimCl
 /// A plan with a small block, so that a small image makes many I/Os.
 pub fn plan(block: usize) -> Plan {
     Plan {
-        transfer: Transfer {
-            block,
-            adapt: false,
-            queue_depth: 1,
-        },
+        transfer: Transfer { block, adapt: false, queue_depth: 1 },
         expected: None,
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
@@ -196,12 +193,7 @@ pub fn plan(block: usize) -> Plan {
 pub fn context(clock: &Arc<SimClock>) -> (Context, crossbeam_channel::Receiver<Event>) {
     let (events, received) = Events::channel();
     let clock: Arc<SimClock> = Arc::clone(clock);
-    let cx = Context {
-        clock,
-        events,
-        cancel: CancelToken::default(),
-        target: "sim".to_owned(),
-    };
+    let cx = Context { clock, events, cancel: CancelToken::default(), target: "sim".to_owned() };
     (cx, received)
 }
 

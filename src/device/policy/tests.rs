@@ -18,12 +18,7 @@ struct Case {
 
 /// Refused for the same whatever the flags.
 fn always(name: &'static str, fixture: Fixture, target: &'static str, rules: &'static str) -> Case {
-    Case {
-        name,
-        fixture,
-        target,
-        refused: [rules; 4],
-    }
+    Case { name, fixture, target, refused: [rules; 4] }
 }
 
 fn root_disk() -> Fixture {
@@ -80,10 +75,7 @@ fn busy_four_ways() -> Fixture {
 fn zfs_member() -> Fixture {
     let fixture = plain_stick();
     fixture.write("proc/spl/kstat/zfs/tank/state", "ONLINE");
-    fixture.udev(
-        (8, 17),
-        &[("ID_FS_TYPE", "zfs_member"), ("ID_FS_LABEL", "tank")],
-    );
+    fixture.udev((8, 17), &[("ID_FS_TYPE", "zfs_member"), ("ID_FS_LABEL", "tank")]);
     fixture
 }
 
@@ -184,12 +176,7 @@ fn system_cases() -> Vec<Case> {
                 "system-disk held",
             ],
         },
-        always(
-            "zram with swap",
-            swap_on_zram(),
-            "/dev/zram0",
-            "system-disk swap",
-        ),
+        always("zram with swap", swap_on_zram(), "/dev/zram0", "system-disk swap"),
     ]
 }
 
@@ -222,45 +209,21 @@ fn busy_cases() -> Vec<Case> {
             target: "/dev/sda",
             refused: ["mounted fixed-disk", "mounted", "fixed-disk", ""],
         },
-        always(
-            "member of an imported pool",
-            zfs_member(),
-            "/dev/sdb",
-            "held",
-        ),
+        always("member of an imported pool", zfs_member(), "/dev/sdb", "held"),
     ]
 }
 
 fn stick_cases() -> Vec<Case> {
-    let slot = stick(&UsbStick {
-        bytes: 0,
-        ..UsbStick::default()
-    })
-    .0;
+    let slot = stick(&UsbStick { bytes: 0, ..UsbStick::default() }).0;
     let part = "/dev/disk/by-id/usb-SanDisk_Ultra_4C53-0:0-part1";
     let whole = "/dev/disk/by-id/usb-SanDisk_Ultra_4C53-0:0";
     vec![
         always("free stick", plain_stick(), "/dev/sdb", ""),
         always("b27 stick by its id, with colons", by_id(), whole, ""),
         always("b26 partition", plain_stick(), "/dev/sdb1", "partition"),
-        always(
-            "b27 partition by the stick's id",
-            by_id(),
-            part,
-            "partition",
-        ),
-        always(
-            "b22 write-protected",
-            write_protected(),
-            "/dev/sdb",
-            "read-only",
-        ),
-        always(
-            "b24 empty slot of a card reader",
-            slot,
-            "/dev/sdb",
-            "no-medium",
-        ),
+        always("b27 partition by the stick's id", by_id(), part, "partition"),
+        always("b22 write-protected", write_protected(), "/dev/sdb", "read-only"),
+        always("b24 empty slot of a card reader", slot, "/dev/sdb", "no-medium"),
     ]
 }
 
@@ -293,38 +256,19 @@ fn kind_cases() -> Vec<Case> {
 }
 
 fn rules_of(refusals: &[Refusal]) -> String {
-    refusals
-        .iter()
-        .map(Refusal::rule)
-        .collect::<Vec<_>>()
-        .join(" ")
+    refusals.iter().map(Refusal::rule).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn each_device_is_refused_for_the_right_reasons_and_flags_lift_no_more_than_documented() {
-    for Case {
-        name,
-        fixture,
-        target,
-        refused,
-    } in cases()
-    {
+    for Case { name, fixture, target, refused } in cases() {
         let facts = fixture.system().facts(Path::new(target)).unwrap();
         let flags = [(false, false), (true, false), (false, true), (true, true)];
         for ((force, unmount), expected) in flags.into_iter().zip(refused) {
             for purpose in [Purpose::Write, Purpose::Discard] {
-                let rules = Rules {
-                    force,
-                    unmount,
-                    purpose,
-                    ..Rules::default()
-                };
+                let rules = Rules { force, unmount, purpose, ..Rules::default() };
                 let found = approve(facts.clone(), &rules).err().unwrap_or_default();
-                assert_eq!(
-                    rules_of(&found),
-                    expected,
-                    "{name}, force {force}, unmount {unmount}"
-                );
+                assert_eq!(rules_of(&found), expected, "{name}, force {force}, unmount {unmount}");
             }
         }
     }
@@ -332,20 +276,11 @@ fn each_device_is_refused_for_the_right_reasons_and_flags_lift_no_more_than_docu
 
 #[test]
 fn reading_is_refused_for_nothing_but_a_missing_medium() {
-    for Case {
-        name,
-        fixture,
-        target,
-        ..
-    } in cases()
-    {
+    for Case { name, fixture, target, .. } in cases() {
         let facts = fixture.system().facts(Path::new(target)).unwrap();
         let empty = facts.size == 0;
-        let rules = Rules {
-            purpose: Purpose::ReadOnly,
-            image_size: Some(u64::MAX),
-            ..Rules::default()
-        };
+        let rules =
+            Rules { purpose: Purpose::ReadOnly, image_size: Some(u64::MAX), ..Rules::default() };
         let found = approve(facts, &rules).err().unwrap_or_default();
         let expected = if empty { "no-medium" } else { "" };
         assert_eq!(rules_of(&found), expected, "{name}");
@@ -354,15 +289,8 @@ fn reading_is_refused_for_nothing_but_a_missing_medium() {
 
 #[test]
 fn what_was_lifted_is_kept_and_mounts_come_in_the_order_to_release_them() {
-    let facts = mounted_internal()
-        .system()
-        .facts(Path::new("/dev/sda"))
-        .unwrap();
-    let rules = Rules {
-        force: true,
-        unmount: true,
-        ..Rules::default()
-    };
+    let facts = mounted_internal().system().facts(Path::new("/dev/sda")).unwrap();
+    let rules = Rules { force: true, unmount: true, ..Rules::default() };
     let approved = approve(facts.clone(), &rules).unwrap();
     assert_eq!(rules_of(approved.lifted()), "mounted fixed-disk");
     assert_eq!(approved.to_unmount(), [Path::new("/data")]);
@@ -372,13 +300,7 @@ fn what_was_lifted_is_kept_and_mounts_come_in_the_order_to_release_them() {
 }
 
 fn facts_of(size: u64) -> Facts {
-    Facts {
-        path: "/dev/sdb".into(),
-        rdev: (8, 16),
-        size,
-        bus: Bus::Usb,
-        ..Facts::default()
-    }
+    Facts { path: "/dev/sdb".into(), rdev: (8, 16), size, bus: Bus::Usb, ..Facts::default() }
 }
 
 #[test]
@@ -390,22 +312,13 @@ fn an_image_must_fit_to_the_byte() {
         (3 << 40, Some((3 << 40) + 512), false),
         (1000, None, true),
     ] {
-        let rules = Rules {
-            image_size: image,
-            ..Rules::default()
-        };
+        let rules = Rules { image_size: image, ..Rules::default() };
         let found = approve(facts_of(size), &rules).err().unwrap_or_default();
         let expected = if fits { "" } else { "too-small" };
         assert_eq!(rules_of(&found), expected, "{size} {image:?}");
     }
-    let rules = Rules {
-        image_size: Some(5),
-        ..Rules::default()
-    };
-    assert_eq!(
-        rules_of(&approve(facts_of(0), &rules).unwrap_err()),
-        "no-medium"
-    );
+    let rules = Rules { image_size: Some(5), ..Rules::default() };
+    assert_eq!(rules_of(&approve(facts_of(0), &rules).unwrap_err()), "no-medium");
 }
 
 #[test]
@@ -414,10 +327,7 @@ fn a_source_is_never_overwritten_by_itself() {
         path: PathBuf::from(path),
         chain: rdevs
             .iter()
-            .map(|rdev| Link {
-                rdev: *rdev,
-                how: "lies on it".to_owned(),
-            })
+            .map(|rdev| Link { rdev: *rdev, how: "lies on it".to_owned() })
             .collect(),
     };
     let mut target = facts_of(1 << 30);
@@ -428,12 +338,7 @@ fn a_source_is_never_overwritten_by_itself() {
         (at("/tmp/stick.img", &[(8, 1), (8, 0)]), true),
         (at("/tmp/other.img", &[]), false),
     ] {
-        let rules = Rules {
-            force: true,
-            unmount: true,
-            source: Some(source),
-            ..Rules::default()
-        };
+        let rules = Rules { force: true, unmount: true, source: Some(source), ..Rules::default() };
         let found = approve(target.clone(), &rules).err().unwrap_or_default();
         let expected = if refused { "source-on-target" } else { "" };
         assert_eq!(rules_of(&found), expected, "{rules:?}");
@@ -445,17 +350,10 @@ fn a_loop_whose_file_lies_on_the_target_is_no_source_for_it() {
     let mut fixture = plain_stick();
     fixture.mount("8:17", "/media/a", "ext4", "/dev/sdb1");
     let image = fixture.over("loop4", (7, 4), &[]);
-    fixture.write(
-        &format!("{image}/loop/backing_file"),
-        "/media/a/backup.img\n",
-    );
+    fixture.write(&format!("{image}/loop/backing_file"), "/media/a/backup.img\n");
     let system = fixture.system();
     let source = system.source_at(Path::new("/dev/loop4")).unwrap();
-    let rules = Rules {
-        unmount: true,
-        source: Some(source),
-        ..Rules::default()
-    };
+    let rules = Rules { unmount: true, source: Some(source), ..Rules::default() };
     let refusals = approve(system.facts(Path::new("/dev/sdb")).unwrap(), &rules).unwrap_err();
     assert_eq!(
         refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -480,31 +378,15 @@ fn each_change_of_identity_is_named() {
     let sentence =
         |was: &str, is: &str| format!("it is not the device it was: {was} before, {is} now");
     for (text, was, is) in [
-        (
-            now(|i| i.rdev = (8, 32)),
-            "device number 8:16",
-            "device number 8:32",
-        ),
-        (
-            now(|i| i.size += 512),
-            "size 32000000000 bytes",
-            "size 32000000512 bytes",
-        ),
+        (now(|i| i.rdev = (8, 32)), "device number 8:16", "device number 8:32"),
+        (now(|i| i.size += 512), "size 32000000000 bytes", "size 32000000512 bytes"),
         (
             now(|i| i.serial = Some("\u{1b}B".to_owned())),
             "serial number 'A'",
             "serial number '\\u{1b}B'",
         ),
-        (
-            now(|i| i.serial = None),
-            "serial number 'A'",
-            "serial number none",
-        ),
-        (
-            now(|i| i.diskseq = Some(8)),
-            "disk sequence number 7",
-            "disk sequence number 8",
-        ),
+        (now(|i| i.serial = None), "serial number 'A'", "serial number none"),
+        (now(|i| i.diskseq = Some(8)), "disk sequence number 7", "disk sequence number 8"),
         (
             now(|i| {
                 i.serial = Some("B".to_owned());
@@ -520,20 +402,13 @@ fn each_change_of_identity_is_named() {
 
 #[test]
 fn the_table_of_rules_lists_every_rule_and_what_lifts_it() {
-    let table: Vec<&str> = include_str!("../policy.rs")
-        .lines()
-        .filter(|line| line.starts_with("//! | `"))
-        .collect();
+    let table: Vec<&str> =
+        include_str!("../policy.rs").lines().filter(|line| line.starts_with("//! | `")).collect();
     let mut seen: Vec<&str> = vec!["too-small", "source-on-target", "changed"];
-    for Case {
-        fixture, target, ..
-    } in cases()
-    {
+    for Case { fixture, target, .. } in cases() {
         let facts = fixture.system().facts(Path::new(target)).unwrap();
         for refusal in approve(facts, &Rules::default()).err().unwrap_or_default() {
-            let row = table
-                .iter()
-                .find(|row| row.contains(&format!("| `{}` |", refusal.rule())));
+            let row = table.iter().find(|row| row.contains(&format!("| `{}` |", refusal.rule())));
             let lifted = match refusal.lifted_by() {
                 Some(super::Lift::Force) => "| `--force` |",
                 Some(super::Lift::Unmount) => "| `--unmount` |",

@@ -29,11 +29,7 @@ impl Disk {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let device = fs::canonicalize(dir.join("device")).ok();
         let bus = bus(dir, device.as_deref(), &name);
-        Self {
-            dir: dir.to_owned(),
-            device,
-            bus,
-        }
+        Self { dir: dir.to_owned(), device, bus }
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -88,9 +84,8 @@ impl Disk {
             Bus::Usb => own.or_else(|| text(&self.usb()?.join("product"))),
             // SCSI cuts the model at 16 characters; udev has asked the disk.
             Bus::Ata => {
-                let full = udev
-                    .get("ID_MODEL_ENC")
-                    .and_then(|m| parse::clean(&parse::unescape_hex(m)));
+                let full =
+                    udev.get("ID_MODEL_ENC").and_then(|m| parse::clean(&parse::unescape_hex(m)));
                 let start = own.clone().unwrap_or_default();
                 full.filter(|full| full.starts_with(&start)).or(own)
             }
@@ -102,9 +97,7 @@ impl Disk {
     }
 
     fn revision(&self) -> Option<String> {
-        ["rev", "firmware_rev", "fwrev"]
-            .iter()
-            .find_map(|name| self.of_device(name))
+        ["rev", "firmware_rev", "fwrev"].iter().find_map(|name| self.of_device(name))
     }
 
     fn discard(&self) -> DiscardFacts {
@@ -135,11 +128,7 @@ fn size(dir: &Path) -> u64 {
 
 /// The disk's folder, for a disk or a partition.
 fn disk_dir(dir: &Path) -> &Path {
-    if dir.join("partition").exists() {
-        dir.parent().unwrap_or(dir)
-    } else {
-        dir
-    }
+    if dir.join("partition").exists() { dir.parent().unwrap_or(dir) } else { dir }
 }
 
 /// The part of the facts that must not change, without looking at anything else.
@@ -182,14 +171,8 @@ impl Snapshot<'_> {
             revision: disk.revision(),
             diskseq: number(&disk.dir.join("diskseq")),
             discard: disk.discard(),
-            partitions: self
-                .graph
-                .partitions(at)
-                .map(|part| self.partition(part))
-                .collect(),
-            content: udev
-                .get("ID_FS_TYPE")
-                .map(|kind| (kind.clone(), fs_label(&udev))),
+            partitions: self.graph.partitions(at).map(|part| self.partition(part)).collect(),
+            content: udev.get("ID_FS_TYPE").map(|kind| (kind.clone(), fs_label(&udev))),
             uses: self.uses(at),
             system: self.system_needs(at),
             backing_file: backing_file(&self.graph.nodes[whole]),
@@ -203,9 +186,7 @@ impl Snapshot<'_> {
             name: node.name.clone(),
             path: node.path.clone(),
             rdev: node.rdev,
-            start: number(&node.dir.join("start"))
-                .unwrap_or(0)
-                .saturating_mul(512),
+            start: number(&node.dir.join("start")).unwrap_or(0).saturating_mul(512),
             size: size(&node.dir),
             fs_type: udev.get("ID_FS_TYPE").cloned(),
             label: fs_label(&udev).or_else(|| node.part_name.clone()),
@@ -215,12 +196,8 @@ impl Snapshot<'_> {
 
 /// The encoded label is the whole one; in the plain one udev replaces what it does not like.
 fn fs_label(udev: &HashMap<String, String>) -> Option<String> {
-    let encoded = udev
-        .get("ID_FS_LABEL_ENC")
-        .map(|label| parse::unescape_hex(label));
-    encoded
-        .or_else(|| udev.get("ID_FS_LABEL").cloned())
-        .and_then(|label| parse::clean(&label))
+    let encoded = udev.get("ID_FS_LABEL_ENC").map(|label| parse::unescape_hex(label));
+    encoded.or_else(|| udev.get("ID_FS_LABEL").cloned()).and_then(|label| parse::clean(&label))
 }
 
 fn backing_file(node: &Node) -> Option<PathBuf> {
@@ -233,8 +210,7 @@ fn backing_file(node: &Node) -> Option<PathBuf> {
 /// By the driver's name where it is certain, else by the folders above the disk.
 fn bus(dir: &Path, device: Option<&Path>, name: &str) -> Bus {
     let numbered = |prefix: &str| {
-        name.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     let virtual_kinds = [
         ("loop", Bus::Loop),
@@ -253,11 +229,7 @@ fn bus(dir: &Path, device: Option<&Path>, name: &str) -> Bus {
     }
     if numbered("mmcblk") {
         let kind = device.and_then(|folder| text(&folder.join("type")));
-        return if kind.as_deref() == Some("MMC") {
-            Bus::Mmc
-        } else {
-            Bus::Sd
-        };
+        return if kind.as_deref() == Some("MMC") { Bus::Mmc } else { Bus::Sd };
     }
     if usb::device_above(dir).is_some() {
         return Bus::Usb;

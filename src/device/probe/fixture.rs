@@ -26,13 +26,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn new() -> Self {
         let dir = TempDir::new().unwrap();
-        for folder in [
-            "sys/dev/block",
-            "sys/devices",
-            "proc/self",
-            "dev",
-            "run/udev/data",
-        ] {
+        for folder in ["sys/dev/block", "sys/devices", "proc/self", "dev", "run/udev/data"] {
             fs::create_dir_all(dir.path().join(folder)).unwrap();
         }
         let swaps = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n".to_owned();
@@ -68,11 +62,7 @@ impl Fixture {
     pub(crate) fn disk(&self, host: &str, name: &str, rdev: (u32, u32), bytes: u64) -> String {
         // NVMe namespaces lie directly in their controller's folder.
         let direct = host.starts_with("virtual") || host.contains("/nvme/");
-        let inner = if direct {
-            host.to_owned()
-        } else {
-            format!("{host}/block")
-        };
+        let inner = if direct { host.to_owned() } else { format!("{host}/block") };
         let folder = format!("sys/devices/{inner}/{name}");
         self.entry(&folder, name, rdev, bytes, "DEVTYPE=disk\n");
         for (file, text) in [
@@ -89,10 +79,7 @@ impl Fixture {
         }
         fs::create_dir_all(self.dir.path().join(&folder).join("slaves")).unwrap();
         if !host.starts_with("virtual") {
-            self.link(
-                &format!("{folder}/device"),
-                if direct { ".." } else { "../.." },
-            );
+            self.link(&format!("{folder}/device"), if direct { ".." } else { "../.." });
         }
         folder
     }
@@ -112,16 +99,10 @@ impl Fixture {
         self.write(&format!("{folder}/dev"), format!("{major}:{minor}\n"));
         self.write(&format!("{folder}/size"), format!("{}\n", bytes / 512));
         self.write(&format!("{folder}/ro"), "0\n");
-        self.write(
-            &format!("{folder}/stat"),
-            "1 0 8 0 1 0 16 0 0 0 0 0 0 0 0 0 0\n",
-        );
+        self.write(&format!("{folder}/stat"), "1 0 8 0 1 0 16 0 0 0 0 0 0 0 0 0 0\n");
         fs::create_dir_all(self.dir.path().join(folder).join("holders")).unwrap();
         let up = folder.strip_prefix("sys/").unwrap();
-        self.link(
-            &format!("sys/dev/block/{major}:{minor}"),
-            &format!("../../{up}"),
-        );
+        self.link(&format!("sys/dev/block/{major}:{minor}"), &format!("../../{up}"));
         self.write(&format!("dev/{node}"), format!("b {major}:{minor}\n"));
     }
 
@@ -132,30 +113,18 @@ impl Fixture {
         self.write(&format!("{device}/vendor"), "ATA     \n");
         self.write(&format!("{device}/model"), "Samsung SSD 860 \n");
         self.write(&format!("{device}/vpd_pg80"), b"\0\x80\0\x08S3Z8NB0K");
-        self.write(
-            &format!("{device}/scsi_disk/0:0:0:0/provisioning_mode"),
-            "full\n",
-        );
+        self.write(&format!("{device}/scsi_disk/0:0:0:0/provisioning_mode"), "full\n");
         folder
     }
 
     /// A USB stick on port `2-N`, as disk `name` with minor `minor`.
     pub(crate) fn stick(&self, name: &str, minor: u32, usb: &UsbStick) -> String {
         let device = format!("pci0000:00/0000:00:14.0/usb2/{}", usb.port);
-        let host = format!(
-            "{device}/{0}:1.0/host4/target4:0:0/4:0:0:{1}",
-            usb.port, usb.lun
-        );
+        let host = format!("{device}/{0}:1.0/host4/target4:0:0/4:0:0:{1}", usb.port, usb.lun);
         let folder = self.disk(&host, name, (8, minor), usb.bytes);
         self.write(&format!("{folder}/removable"), "1\n");
-        self.write(
-            &format!("sys/devices/{host}/vendor"),
-            format!("{}\n", usb.vendor),
-        );
-        self.write(
-            &format!("sys/devices/{host}/model"),
-            format!("{}\n", usb.model),
-        );
+        self.write(&format!("sys/devices/{host}/vendor"), format!("{}\n", usb.vendor));
+        self.write(&format!("sys/devices/{host}/model"), format!("{}\n", usb.model));
         for (file, text) in [
             ("idVendor", "0781"),
             ("idProduct", "5583"),
@@ -168,10 +137,7 @@ impl Fixture {
         }
         let driver = format!("sys/devices/{device}/{}:1.0/driver", usb.port);
         if !self.dir.path().join(&driver).is_symlink() {
-            self.link(
-                &driver,
-                &format!("../../../../../../bus/usb/drivers/{}", usb.driver),
-            );
+            self.link(&driver, &format!("../../../../../../bus/usb/drivers/{}", usb.driver));
         }
         folder
     }
@@ -183,10 +149,7 @@ impl Fixture {
             let below = self.folder(slave);
             let up = "../".repeat(below.components().count() - 1);
             let relative = format!("sys/devices/virtual/block/{name}");
-            self.link(
-                &format!("{}/holders/{name}", below.display()),
-                &format!("{up}{relative}"),
-            );
+            self.link(&format!("{}/holders/{name}", below.display()), &format!("{up}{relative}"));
             self.link(
                 &format!("{folder}/slaves/{slave}"),
                 &format!("../../../../../../{}", below.display()),
@@ -206,12 +169,8 @@ impl Fixture {
     /// The folder of a disk or partition relative to the root.
     fn folder(&self, name: &str) -> PathBuf {
         let list = self.dir.path().join("sys/dev/block");
-        let links = fs::read_dir(list)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let link = links
-            .map(|link| fs::read_link(link).unwrap())
-            .find(|link| link.ends_with(name));
+        let links = fs::read_dir(list).unwrap().map(|entry| entry.unwrap().path());
+        let link = links.map(|link| fs::read_link(link).unwrap()).find(|link| link.ends_with(name));
         Path::new("sys").join(link.unwrap().strip_prefix("../..").unwrap())
     }
 
@@ -227,11 +186,7 @@ impl Fixture {
         source: &str,
         options: &str,
     ) {
-        writeln!(
-            self.mounts,
-            "30 1 {rdev} / {at} rw shared:1 - {fs} {source} {options}"
-        )
-        .unwrap();
+        writeln!(self.mounts, "30 1 {rdev} / {at} rw shared:1 - {fs} {source} {options}").unwrap();
     }
 
     pub(crate) fn swap(&mut self, path: &str, kind: &str) {

@@ -80,12 +80,8 @@ impl Node {
                     User::Dm { name }
                 }
             }
-            Layer::Md => User::Md {
-                name: self.name.clone(),
-            },
-            Layer::Plain | Layer::Loop { .. } => User::Other {
-                name: self.name.clone(),
-            },
+            Layer::Md => User::Md { name: self.name.clone() },
+            Layer::Plain | Layer::Loop { .. } => User::Other { name: self.name.clone() },
         }
     }
 }
@@ -102,35 +98,18 @@ impl Graph {
     /// Reads /sys/dev/block, which lists disks and partitions by number.
     pub(super) fn read(system: &System) -> Self {
         let list = system.root.join("sys/dev/block");
-        let mut nodes: Vec<Node> = names(&list)
-            .iter()
-            .filter_map(|number| node(&list, number))
-            .collect();
-        let names: HashMap<String, At> = nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| (node.name.clone(), at))
-            .collect();
+        let mut nodes: Vec<Node> =
+            names(&list).iter().filter_map(|number| node(&list, number)).collect();
+        let names: HashMap<String, At> =
+            nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
         for node in &mut nodes {
-            let parent = node
-                .dir
-                .parent()
-                .and_then(Path::file_name)
-                .and_then(|n| n.to_str());
+            let parent = node.dir.parent().and_then(Path::file_name).and_then(|n| n.to_str());
             if node.disk.is_some() {
                 node.disk = parent.and_then(|name| names.get(name).copied());
             }
         }
-        let rdevs = nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| (node.rdev, at))
-            .collect();
-        Self {
-            nodes,
-            names,
-            rdevs,
-        }
+        let rdevs = nodes.iter().enumerate().map(|(at, node)| (node.rdev, at)).collect();
+        Self { nodes, names, rdevs }
     }
 
     pub(super) fn by_rdev(&self, rdev: (u32, u32)) -> Option<At> {
@@ -162,22 +141,16 @@ impl Graph {
                 return Some(at);
             }
         }
-        self.by_name(&below_dev.replace('/', "!"))
-            .or_else(|| self.by_rdev(system.rdev_of(path)?))
+        self.by_name(&below_dev.replace('/', "!")).or_else(|| self.by_rdev(system.rdev_of(path)?))
     }
 
     /// Those built directly on a device: its holders, and loop devices over the node itself,
     /// which do not list themselves.
     pub(super) fn above(&self, system: &System, at: At) -> Vec<At> {
-        let mut above: Vec<At> = self.nodes[at]
-            .holders
-            .iter()
-            .filter_map(|name| self.by_name(name))
-            .collect();
+        let mut above: Vec<At> =
+            self.nodes[at].holders.iter().filter_map(|name| self.by_name(name)).collect();
         for (over, node) in self.nodes.iter().enumerate() {
-            if let Layer::Loop {
-                backing: Some(backing),
-            } = &node.layer
+            if let Layer::Loop { backing: Some(backing) } = &node.layer
                 && backing.starts_with("/dev")
                 && over != at
                 && self.by_path(system, backing) == Some(at)
@@ -195,26 +168,15 @@ fn node(list: &Path, number: &str) -> Option<Node> {
     let name = dir.file_name()?.to_str()?.to_owned();
     let event = parse::uevent(&text(&dir.join("uevent")).unwrap_or_default());
     let partition = event.get("DEVTYPE").is_some_and(|kind| kind == "partition");
-    let dev_name = event
-        .get("DEVNAME")
-        .cloned()
-        .unwrap_or_else(|| name.replace('!', "/"));
-    let layer = if partition {
-        Layer::Plain
-    } else {
-        layer(&dir, &name)
-    };
+    let dev_name = event.get("DEVNAME").cloned().unwrap_or_else(|| name.replace('!', "/"));
+    let layer = if partition { Layer::Plain } else { layer(&dir, &name) };
     Some(Node {
         rdev,
         path: Path::new("/dev").join(dev_name),
         // Set to the right disk once all are known.
         disk: partition.then_some(0),
         // A partition has no slaves.
-        slaves: if partition {
-            Vec::new()
-        } else {
-            names(&dir.join("slaves"))
-        },
+        slaves: if partition { Vec::new() } else { names(&dir.join("slaves")) },
         holders: names(&dir.join("holders")),
         layer,
         part_name: event.get("PARTNAME").cloned(),
@@ -225,14 +187,10 @@ fn node(list: &Path, number: &str) -> Option<Node> {
 
 fn layer(dir: &Path, name: &str) -> Layer {
     let is = |prefix: &str| {
-        name.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     if let Some(mapping) = text(&dir.join("dm/name")) {
-        return Layer::Dm {
-            name: mapping,
-            uuid: text(&dir.join("dm/uuid")).unwrap_or_default(),
-        };
+        return Layer::Dm { name: mapping, uuid: text(&dir.join("dm/uuid")).unwrap_or_default() };
     }
     if is("md") || name.starts_with("md_") {
         return Layer::Md;

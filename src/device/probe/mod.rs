@@ -60,30 +60,20 @@ pub struct System {
 impl System {
     /// The system this program runs on.
     pub fn host() -> Self {
-        Self {
-            root: PathBuf::from("/"),
-            stat: stat_node,
-        }
+        Self { root: PathBuf::from("/"), stat: stat_node }
     }
 
     /// A copy of the relevant files of a system below `root`. Links in it must be relative.
     pub fn under(root: &Path, stat: Stat) -> io::Result<Self> {
-        Ok(Self {
-            root: fs::canonicalize(root)?,
-            stat,
-        })
+        Ok(Self { root: fs::canonicalize(root)?, stat })
     }
 
     /// Everything known about the device that this node or link stands for. The number of the
     /// node counts, not its name.
     pub fn facts(&self, target: &Path) -> Result<Facts> {
         let shown = || printable_path(target);
-        let path = self
-            .canonical(target)
-            .context(|| format!("cannot find {}", shown()))?;
-        let kind = self
-            .kind(&path)
-            .context(|| format!("cannot look at {}", shown()))?;
+        let path = self.canonical(target).context(|| format!("cannot find {}", shown()))?;
+        let kind = self.kind(&path).context(|| format!("cannot look at {}", shown()))?;
         let NodeKind::Block(major, minor) = kind else {
             return Err(Error::refused(format!("{} is not a block device", shown())));
         };
@@ -95,20 +85,14 @@ impl System {
             ))
             .hint("the node is stale, or /sys is not mounted")
         })?;
-        Ok(Facts {
-            path,
-            ..snapshot.facts(at)
-        })
+        Ok(Facts { path, ..snapshot.facts(at) })
     }
 
     /// Every whole device, also those without medium, in the order people count.
     pub fn all(&self) -> Vec<Facts> {
         let snapshot = Snapshot::read(self);
-        let mut disks: Vec<Facts> = snapshot
-            .graph
-            .disks()
-            .map(|disk| snapshot.facts(disk))
-            .collect();
+        let mut disks: Vec<Facts> =
+            snapshot.graph.disks().map(|disk| snapshot.facts(disk)).collect();
         disks.sort_by(|a, b| natural(&a.name, &b.name));
         disks
     }
@@ -122,11 +106,7 @@ impl System {
     /// is gone or does not count (`queue/iostats` is 0).
     pub fn kernel_counters(&self, rdev: (u32, u32)) -> Option<(u64, u64)> {
         let folder = self.folder(rdev)?;
-        let disk = if folder.join("partition").exists() {
-            folder.parent()?
-        } else {
-            &folder
-        };
+        let disk = if folder.join("partition").exists() { folder.parent()? } else { &folder };
         if number(&disk.join("queue/iostats")) == Some(0) {
             return None;
         }
@@ -136,12 +116,8 @@ impl System {
     /// On which devices a file (or a block device that is read as a source) lies.
     pub fn source_at(&self, path: &Path) -> Result<SourceAt> {
         let shown = || printable_path(path);
-        let path = self
-            .canonical(path)
-            .context(|| format!("cannot find {}", shown()))?;
-        let kind = self
-            .kind(&path)
-            .context(|| format!("cannot look at {}", shown()))?;
+        let path = self.canonical(path).context(|| format!("cannot find {}", shown()))?;
+        let kind = self.kind(&path).context(|| format!("cannot look at {}", shown()))?;
         let snapshot = Snapshot::read(self);
         let chain = match kind {
             NodeKind::Block(major, minor) => snapshot.chain_of_device((major, minor)),
@@ -209,10 +185,7 @@ fn stat_node(path: &Path) -> io::Result<NodeKind> {
 /// Major and minor of a `dev_t`; both are below 2^32 by its layout (makedev(3)).
 pub(crate) fn split_rdev(rdev: u64) -> (u32, u32) {
     let half = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    (
-        half(nix::sys::stat::major(rdev)),
-        half(nix::sys::stat::minor(rdev)),
-    )
+    (half(nix::sys::stat::major(rdev)), half(nix::sys::stat::minor(rdev)))
 }
 
 /// A file of /sys, /proc or /run/udev as bytes. Missing and unreadable are the same here: the
@@ -236,19 +209,13 @@ fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_by(|a, b| natural(a, b));
     names
 }
 
 /// Last part of what a link points to.
 fn link_name(link: &Path) -> Option<String> {
-    fs::read_link(link)
-        .ok()?
-        .file_name()?
-        .to_str()
-        .map(str::to_owned)
+    fs::read_link(link).ok()?.file_name()?.to_str().map(str::to_owned)
 }

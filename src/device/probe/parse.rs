@@ -40,9 +40,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
         at: path(fields.get(4)?),
         fs: lossy(fields.get(dash + 1)?),
         source: path(fields.get(dash + 2)?),
-        options: fields
-            .get(dash + 3)
-            .map_or_else(String::new, |field| lossy(field)),
+        options: fields.get(dash + 3).map_or_else(String::new, |field| lossy(field)),
     })
 }
 
@@ -109,15 +107,10 @@ pub fn swaps(text: &[u8]) -> Vec<Swap> {
 }
 
 fn swap(line: &[u8]) -> Option<Swap> {
-    let mut fields = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|field| !field.is_empty());
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let (name, kind) = (unescape_octal(fields.next()?), fields.next()?);
     let name = name.strip_suffix(b" (deleted)").unwrap_or(&name).to_vec();
-    Some(Swap {
-        path: PathBuf::from(OsString::from_vec(name)),
-        file: kind == b"file",
-    })
+    Some(Swap { path: PathBuf::from(OsString::from_vec(name)), file: kind == b"file" })
 }
 
 /// `KEY=VALUE` lines of a uevent file.
@@ -166,19 +159,13 @@ pub fn clean(text: &str) -> Option<String> {
 /// (0Ah). A USB 3 device lists them on a USB 2 link as well; the header of 5 bytes is followed by
 /// capabilities, each with its length, 10h, and its type.
 pub fn bos_has_superspeed(bos: &[u8]) -> bool {
-    let mut rest = bos
-        .get(usize::from(bos.first().copied().unwrap_or(0))..)
-        .unwrap_or(&[]);
+    let mut rest = bos.get(usize::from(bos.first().copied().unwrap_or(0))..).unwrap_or(&[]);
     while let [len, kind, capability, ..] = rest {
         if *kind == 0x10 && matches!(capability, 0x03 | 0x0a) {
             return true;
         }
         // A length below 2 would never get on.
-        rest = if *len < 2 {
-            &[]
-        } else {
-            rest.get(usize::from(*len)..).unwrap_or(&[])
-        };
+        rest = if *len < 2 { &[] } else { rest.get(usize::from(*len)..).unwrap_or(&[]) };
     }
     false
 }
@@ -238,17 +225,10 @@ mod tests {
             /dev/dm-1                               partition\t16\t\t0\t\t-2\n\
             /swap\\040file                           file\t\t16\t0\t-3\n\
             /old\\040(deleted)                       file\t\t16\t0\t-4\n";
-        let swap = |path: &str, file| Swap {
-            path: PathBuf::from(path),
-            file,
-        };
+        let swap = |path: &str, file| Swap { path: PathBuf::from(path), file };
         assert_eq!(
             swaps(text),
-            [
-                swap("/dev/dm-1", false),
-                swap("/swap file", true),
-                swap("/old", true)
-            ]
+            [swap("/dev/dm-1", false), swap("/swap file", true), swap("/old", true)]
         );
         assert_eq!(swaps(b""), []);
     }
@@ -275,10 +255,7 @@ mod tests {
 
     #[test]
     fn serial_pages_are_read_within_their_length() {
-        assert_eq!(
-            vpd_serial(b"\0\x80\0\x06 AB12 trailing"),
-            Some("AB12".into())
-        );
+        assert_eq!(vpd_serial(b"\0\x80\0\x06 AB12 trailing"), Some("AB12".into()));
         assert_eq!(vpd_serial(b"\0\x80\xff\xffAB"), Some("AB".into()));
         assert_eq!(vpd_serial(b"\0\x83\0\x02AB"), None);
         assert_eq!(vpd_serial(b"\0\x80\0\x04    "), None);
@@ -287,20 +264,13 @@ mod tests {
 
     #[test]
     fn superspeed_is_found_in_a_bos() {
-        let usb3: &[u8] = &[
-            5, 15, 22, 0, 2, 7, 16, 2, 2, 0, 0, 0, 10, 16, 3, 0, 14, 0, 1, 10, 0, 20,
-        ];
+        let usb3: &[u8] =
+            &[5, 15, 22, 0, 2, 7, 16, 2, 2, 0, 0, 0, 10, 16, 3, 0, 14, 0, 1, 10, 0, 20];
         assert!(bos_has_superspeed(usb3));
         // USB 2.1 with link power management only.
         assert!(!bos_has_superspeed(&usb3[..12]));
         assert!(bos_has_superspeed(&[5, 15, 8, 0, 1, 3, 16, 10]));
-        for bad in [
-            &[][..],
-            &[0],
-            &[0, 16, 1],
-            &[5, 15, 9, 0, 1, 0, 16, 1, 16],
-            &[255, 15],
-        ] {
+        for bad in [&[][..], &[0], &[0, 16, 1], &[5, 15, 9, 0, 1, 0, 16, 1, 16], &[255, 15]] {
             assert!(!bos_has_superspeed(bad), "{bad:?}");
         }
     }

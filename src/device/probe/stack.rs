@@ -59,11 +59,7 @@ impl<'a> Snapshot<'a> {
             system,
             graph,
         };
-        snapshot.on = snapshot
-            .mounts
-            .iter()
-            .map(|mount| snapshot.devices_of(mount))
-            .collect();
+        snapshot.on = snapshot.mounts.iter().map(|mount| snapshot.devices_of(mount)).collect();
         snapshot.find_why();
         snapshot
     }
@@ -90,15 +86,11 @@ impl<'a> Snapshot<'a> {
         } else {
             vec![mount.source.clone()]
         };
-        let mut found: Vec<At> = sources
-            .iter()
-            .filter_map(|path| self.graph.by_path(self.system, path))
-            .collect();
+        let mut found: Vec<At> =
+            sources.iter().filter_map(|path| self.graph.by_path(self.system, path)).collect();
         if mount.fs == "btrfs" {
-            let members = self
-                .btrfs
-                .iter()
-                .find(|(_, members)| members.iter().any(|m| found.contains(m)));
+            let members =
+                self.btrfs.iter().find(|(_, members)| members.iter().any(|m| found.contains(m)));
             found = members.map_or(found, |(_, members)| members.clone());
         }
         found
@@ -114,8 +106,7 @@ impl<'a> Snapshot<'a> {
 
     /// The devices that a file lies on.
     fn devices_of_file(&self, path: &Path) -> Vec<At> {
-        self.mount_of(path)
-            .map_or_else(Vec::new, |mount| self.devices_below(mount, 0))
+        self.mount_of(path).map_or_else(Vec::new, |mount| self.devices_below(mount, 0))
     }
 
     /// Like `on`, but through overlays to the mounts that their layers lie on.
@@ -142,11 +133,7 @@ impl<'a> Snapshot<'a> {
             // A live system: the layers' paths are those of the initramfs and lead nowhere here.
             let images = ["squashfs", "erofs", "iso9660"];
             let live = |m: &usize| images.contains(&self.mounts[*m].fs.as_str());
-            found.extend(
-                (0..self.mounts.len())
-                    .filter(live)
-                    .flat_map(|m| self.on[m].clone()),
-            );
+            found.extend((0..self.mounts.len()).filter(live).flat_map(|m| self.on[m].clone()));
         }
         found
     }
@@ -154,16 +141,10 @@ impl<'a> Snapshot<'a> {
     /// The devices directly below one.
     fn below(&self, at: At) -> Vec<At> {
         let node = &self.graph.nodes[at];
-        let mut below: Vec<At> = node
-            .slaves
-            .iter()
-            .filter_map(|name| self.graph.by_name(name))
-            .collect();
+        let mut below: Vec<At> =
+            node.slaves.iter().filter_map(|name| self.graph.by_name(name)).collect();
         below.extend(node.disk);
-        if let Layer::Loop {
-            backing: Some(backing),
-        } = &node.layer
-        {
+        if let Layer::Loop { backing: Some(backing) } = &node.layer {
             match self.graph.by_path(self.system, backing) {
                 Some(device) => below.push(device),
                 None => below.extend(self.devices_of_file(backing)),
@@ -193,10 +174,7 @@ impl<'a> Snapshot<'a> {
             for (at, through) in self.closure(&devices) {
                 let reasons = why.entry(at).or_default();
                 if !reasons.iter().any(|reason| reason.what == what) {
-                    reasons.push(Reason {
-                        what: what.clone(),
-                        through,
-                    });
+                    reasons.push(Reason { what: what.clone(), through });
                 }
             }
         }
@@ -216,12 +194,7 @@ impl<'a> Snapshot<'a> {
             }
             let mut longer = through.clone();
             longer.push(at);
-            queue.extend(
-                self.below(at)
-                    .into_iter()
-                    .rev()
-                    .map(|below| (below, longer.clone())),
-            );
+            queue.extend(self.below(at).into_iter().rev().map(|below| (below, longer.clone())));
             found.push((at, through));
         }
         found
@@ -245,10 +218,7 @@ impl<'a> Snapshot<'a> {
     }
 
     fn through(&self, chain: &[At]) -> String {
-        let names: Vec<String> = chain
-            .iter()
-            .map(|at| self.graph.nodes[*at].in_chain())
-            .collect();
+        let names: Vec<String> = chain.iter().map(|at| self.graph.nodes[*at].in_chain()).collect();
         match chain {
             [] => String::new(),
             [one] if self.graph.nodes[*one].disk.is_some() => format!(" (on {})", names[0]),
@@ -274,10 +244,7 @@ impl<'a> Snapshot<'a> {
         let node = &self.graph.nodes[at];
         let device = node.known_as();
         let mut add = |by: User| {
-            let found = Use {
-                device: device.clone(),
-                by,
-            };
+            let found = Use { device: device.clone(), by };
             if !uses.contains(&found) {
                 uses.push(found);
             }
@@ -287,9 +254,7 @@ impl<'a> Snapshot<'a> {
         for (mount, on) in self.mounts.iter().zip(&self.on).rev() {
             if on.contains(&at) && mount.fs != "zfs" {
                 mounted = true;
-                add(User::Mount {
-                    at: mount.at.clone(),
-                });
+                add(User::Mount { at: mount.at.clone() });
             }
         }
         if self
@@ -311,21 +276,11 @@ impl<'a> Snapshot<'a> {
         }
         for above in self.graph.above(self.system, at) {
             self.collect_uses(above, seen, uses);
-            uses.push(Use {
-                device: device.clone(),
-                by: self.graph.nodes[above].as_user(),
-            });
+            uses.push(Use { device: device.clone(), by: self.graph.nodes[above].as_user() });
         }
         // A holder that is no block device of its own (not seen so far, but then it must not be lost).
-        for name in node
-            .holders
-            .iter()
-            .filter(|name| self.graph.by_name(name).is_none())
-        {
-            uses.push(Use {
-                device: device.clone(),
-                by: User::Other { name: name.clone() },
-            });
+        for name in node.holders.iter().filter(|name| self.graph.by_name(name).is_none()) {
+            uses.push(Use { device: device.clone(), by: User::Other { name: name.clone() } });
         }
     }
 
@@ -362,10 +317,7 @@ impl<'a> Snapshot<'a> {
                 (None, None) => "is the target itself".to_owned(),
                 (None, Some(_)) => format!("lies on {}", below()),
             };
-            Link {
-                rdev: node.rdev,
-                how,
-            }
+            Link { rdev: node.rdev, how }
         };
         self.closure(starts).into_iter().map(link).collect()
     }
@@ -403,39 +355,26 @@ fn btrfs(system: &System, graph: &Graph) -> Vec<(String, Vec<At>)> {
     let all = system.root.join("sys/fs/btrfs");
     let members = |uuid: &String| -> Vec<At> {
         let devices = names(&all.join(uuid).join("devices"));
-        devices
-            .iter()
-            .filter_map(|name| graph.by_name(name))
-            .collect()
+        devices.iter().filter_map(|name| graph.by_name(name)).collect()
     };
     let filesystems = names(&all).into_iter().map(|uuid| (members(&uuid), uuid));
-    filesystems
-        .filter(|(members, _)| !members.is_empty())
-        .map(|(m, uuid)| (uuid, m))
-        .collect()
+    filesystems.filter(|(members, _)| !members.is_empty()).map(|(m, uuid)| (uuid, m)).collect()
 }
 
 /// Members of imported ZFS pools: those that udev knows by their pool's name, and partitions that
 /// carry the name which zpool gives its own (`zfs-` and a number), whose pool is not known.
 fn zfs(system: &System, graph: &Graph) -> BTreeMap<At, String> {
     let kstat = system.root.join("proc/spl/kstat/zfs");
-    let imported: Vec<String> = names(&kstat)
-        .into_iter()
-        .filter(|name| kstat.join(name).is_dir())
-        .collect();
+    let imported: Vec<String> =
+        names(&kstat).into_iter().filter(|name| kstat.join(name).is_dir()).collect();
     let mut members = BTreeMap::new();
     if imported.is_empty() {
         return members;
     }
     for (at, node) in graph.nodes.iter().enumerate() {
         let entry = udev(system, node.rdev);
-        let is_member = entry
-            .get("ID_FS_TYPE")
-            .is_some_and(|kind| kind == "zfs_member");
-        let named_so = node
-            .part_name
-            .as_deref()
-            .is_some_and(|name| name.starts_with("zfs-"));
+        let is_member = entry.get("ID_FS_TYPE").is_some_and(|kind| kind == "zfs_member");
+        let named_so = node.part_name.as_deref().is_some_and(|name| name.starts_with("zfs-"));
         let pool = match (is_member, entry.get("ID_FS_LABEL")) {
             (true, Some(label)) => imported.contains(label).then(|| label.clone()),
             (true, None) => Some("?".to_owned()),

@@ -12,8 +12,7 @@ const HIGH_SPEED: u32 = 480;
 
 /// The folder of the USB device that a disk's folder lies in.
 pub(super) fn device_above(disk: &Path) -> Option<&Path> {
-    disk.ancestors()
-        .find(|folder| folder.join("idVendor").exists())
+    disk.ancestors().find(|folder| folder.join("idVendor").exists())
 }
 
 /// What the USB device says; `disk` lies below `device`.
@@ -22,9 +21,7 @@ pub(super) fn describe(device: &Path, disk: &Path) -> Usb {
     // 1.5 Mbit/s is the one speed that is no whole number.
     let speed_mbit = read("speed").and_then(|speed| speed.split('.').next()?.parse().ok());
     let version = read("version");
-    let interface = disk
-        .ancestors()
-        .find(|folder| folder.parent() == Some(device));
+    let interface = disk.ancestors().find(|folder| folder.parent() == Some(device));
     Usb {
         superspeed_capable: superspeed(device, speed_mbit, version.as_deref()),
         speed_mbit,
@@ -32,9 +29,7 @@ pub(super) fn describe(device: &Path, disk: &Path) -> Usb {
         driver: interface.and_then(|folder| link_name(&folder.join("driver"))),
         vendor_id: read("idVendor"),
         product_id: read("idProduct"),
-        port: device
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
+        port: device.file_name().map(|name| name.to_string_lossy().into_owned()),
         sysfs: Some(device.to_owned()),
     }
 }

@@ -66,11 +66,7 @@ impl BlockDevice for Fake<Box<dyn BlockDevice>> {
 
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
         let end = (offset + len).min(self.capacity.real);
-        if offset < end {
-            self.inner.discard(offset, end - offset, how)
-        } else {
-            Ok(())
-        }
+        if offset < end { self.inner.discard(offset, end - offset, how) } else { Ok(()) }
     }
 
     fn invalidate_cache(&self) -> io::Result<()> {

@@ -77,13 +77,7 @@ pub struct Faulty {
 impl Faulty {
     /// Wraps a device; stalls need the clock that they move.
     pub fn new(inner: Box<dyn BlockDevice>, fault: Fault, clock: Option<Arc<SimClock>>) -> Self {
-        Self {
-            inner,
-            fault,
-            clock,
-            count: AtomicU64::new(0),
-            gone: AtomicBool::new(false),
-        }
+        Self { inner, fault, clock, count: AtomicU64::new(0), gone: AtomicBool::new(false) }
     }
 
     /// The effect on this operation, if it is the one. Errors and vanishing are dealt with here.

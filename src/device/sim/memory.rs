@@ -25,21 +25,13 @@ impl Memory {
             logical_block: sector,
             physical_block: sector.max(4096),
             direct: true,
-            discard_granularity: if discard {
-                u64::from(sector.max(4096))
-            } else {
-                0
-            },
+            discard_granularity: if discard { u64::from(sector.max(4096)) } else { 0 },
             caches: Caches {
                 defeated: vec!["none to defeat (simulated)".to_owned()],
                 undefeated: vec![],
             },
         };
-        Self {
-            pages: Mutex::default(),
-            prefill,
-            geometry,
-        }
+        Self { pages: Mutex::default(), prefill, geometry }
     }
 
     fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, Box<[u8]>>> {

@@ -23,11 +23,7 @@ pub fn build(spec: &spec::Spec, clock: &Arc<SimClock>) -> Box<dyn BlockDevice> {
     }
     device = Box::new(speed::Timed::new(device, spec.speed, Arc::clone(clock)));
     for fault in &spec.faults {
-        device = Box::new(fault::Faulty::new(
-            device,
-            fault.clone(),
-            Some(Arc::clone(clock)),
-        ));
+        device = Box::new(fault::Faulty::new(device, fault.clone(), Some(Arc::clone(clock))));
     }
     device
 }

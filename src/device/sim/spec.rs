@@ -81,25 +81,18 @@ pub fn parse(text: &str) -> Result<Spec, String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    text.parse::<Bytes>()
-        .map(|b| b.0)
-        .map_err(|e| e.to_string())
+    text.parse::<Bytes>().map(|b| b.0).map_err(|e| e.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    text.parse::<Rate>()
-        .map(|r| r.bytes_per_second)
-        .map_err(|e| e.to_string())
+    text.parse::<Rate>().map(|r| r.bytes_per_second).map_err(|e| e.to_string())
 }
 
 fn sector(text: &str) -> Result<u32, String> {
     match text {
         "512" => Ok(512),
         "4096" | "4K" | "4KiB" => Ok(4096),
-        _ => Err(format!(
-            "sector size '{}' is neither 512 nor 4096",
-            text.escape_debug()
-        )),
+        _ => Err(format!("sector size '{}' is neither 512 nor 4096", text.escape_debug())),
     }
 }
 
@@ -154,11 +147,7 @@ fn fault(text: &str) -> Result<Fault, String> {
             Effect::Stall(parse_duration(time).map_err(|e| e.to_string())?)
         }
     };
-    Ok(Fault {
-        op,
-        trigger,
-        effect,
-    })
+    Ok(Fault { op, trigger, effect })
 }
 
 #[cfg(test)]
@@ -176,21 +165,11 @@ mod tests {
             (spec.size, spec.sector, spec.prefill, spec.discard),
             (64 << 20, 4096, 255, false)
         );
-        assert_eq!(
-            spec.fake,
-            Some(FakeCapacity {
-                real: 32 << 20,
-                wraps: true
-            })
-        );
+        assert_eq!(spec.fake, Some(FakeCapacity { real: 32 << 20, wraps: true }));
         assert!((spec.speed.write - 2e7).abs() < 1.0 && (spec.speed.cached - 8e7).abs() < 1.0);
         assert_eq!(
             spec.faults[0],
-            Fault {
-                op: Op::Write,
-                trigger: Trigger::Nth(3),
-                effect: Effect::Error(libc::EIO)
-            }
+            Fault { op: Op::Write, trigger: Trigger::Nth(3), effect: Effect::Error(libc::EIO) }
         );
         assert_eq!(spec.faults[1].trigger, Trigger::Touching(1 << 20));
     }

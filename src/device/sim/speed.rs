@@ -36,18 +36,12 @@ pub struct Timed {
 impl Timed {
     /// Wraps a device.
     pub fn new(inner: Box<dyn BlockDevice>, speed: Speed, clock: Arc<SimClock>) -> Self {
-        Self {
-            inner,
-            speed,
-            clock,
-            written: AtomicU64::new(0),
-        }
+        Self { inner, speed, clock, written: AtomicU64::new(0) }
     }
 
     fn spend(&self, bytes: u64, rate: f64) {
         let transfer = if rate > 0.0 { bytes as f64 / rate } else { 0.0 };
-        self.clock
-            .advance(self.speed.latency + Duration::from_secs_f64(transfer));
+        self.clock.advance(self.speed.latency + Duration::from_secs_f64(transfer));
     }
 }
 

@@ -68,14 +68,9 @@ impl Invoker {
     /// Makes the folder and those above it, always with this person's rights. Below the home they
     /// are private, as the XDG Base Directory Specification asks for.
     pub fn create_dir_all(&self, path: &Path) -> Result<()> {
-        let private = self
-            .home
-            .as_ref()
-            .is_some_and(|home| path.starts_with(home));
+        let private = self.home.as_ref().is_some_and(|home| path.starts_with(home));
         let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(if private { 0o700 } else { 0o777 });
+        builder.recursive(true).mode(if private { 0o700 } else { 0o777 });
         self.with_their_rights(|| builder.create(path))
             .map_err(|e| Error::io(format!("cannot make the folder {}", shown(path)), e))
     }
@@ -89,10 +84,7 @@ impl Invoker {
         task: impl Fn(&Place) -> io::Result<T> + Sync,
     ) -> Result<T> {
         let Some(name) = path.file_name() else {
-            return Err(Error::new(
-                Kind::Io,
-                format!("'{}' is no name for a file", shown(path)),
-            ));
+            return Err(Error::new(Kind::Io, format!("'{}' is no name for a file", shown(path))));
         };
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -109,11 +101,8 @@ impl Invoker {
         }
         match Place::of_root(parent, name, self.home.as_deref()).and_then(|place| task(&place)) {
             Ok(done) => Ok(done),
-            Err(why) => Err(
-                Error::io(format!("{what} as user {}", self.uid), error).hint(format!(
-                    "choose another place; root does not write there either: {why}"
-                )),
-            ),
+            Err(why) => Err(Error::io(format!("{what} as user {}", self.uid), error)
+                .hint(format!("choose another place; root does not write there either: {why}"))),
         }
     }
 
@@ -127,24 +116,18 @@ impl Invoker {
             return task();
         }
         thread::scope(|scope| {
-            let thread = thread::Builder::new()
-                .name("as-invoker".into())
-                .spawn_scoped(scope, || {
+            let thread =
+                thread::Builder::new().name("as-invoker".into()).spawn_scoped(scope, || {
                     self.become_on_this_thread()?;
                     task()
                 })?;
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
         })
     }
 
     fn become_on_this_thread(&self) -> io::Result<()> {
-        let groups: Vec<_> = self
-            .groups
-            .iter()
-            .map(|gid| rustix::process::Gid::from_raw(*gid))
-            .collect();
+        let groups: Vec<_> =
+            self.groups.iter().map(|gid| rustix::process::Gid::from_raw(*gid)).collect();
         // Not libc's setgroups, which changes every thread of the process (setgroups(2), "C
         // library/kernel differences").
         rustix::thread::set_thread_groups(&groups)?;
@@ -157,10 +140,7 @@ impl Invoker {
         if uid == self.uid && gid == self.gid {
             Ok(())
         } else {
-            Err(io::Error::other(format!(
-                "the kernel does not let us act as user {}",
-                self.uid
-            )))
+            Err(io::Error::other(format!("the kernel does not let us act as user {}", self.uid)))
         }
     }
 }
@@ -174,28 +154,20 @@ struct Place {
     of_root: bool,
 }
 
-const FOLDER: OFlag = OFlag::O_PATH
-    .union(OFlag::O_DIRECTORY)
-    .union(OFlag::O_CLOEXEC);
+const FOLDER: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 impl Place {
     /// Links on the way are followed, with the rights of the calling thread.
     fn of_user(parent: &Path, name: &OsStr) -> io::Result<Self> {
         let dir = open(parent, FOLDER, Mode::empty())?;
-        Ok(Self {
-            dir,
-            name: name.to_owned(),
-            of_root: false,
-        })
+        Ok(Self { dir, name: name.to_owned(), of_root: false })
     }
 
     /// For places like /var/log, which the person may not write and root may: every folder on the
     /// way must belong to root and none may be a link or the person's home. So nobody else can
     /// have prepared the way, and no file of root comes to be in anybody's home.
     fn of_root(parent: &Path, name: &OsStr, home: Option<&Path>) -> io::Result<Self> {
-        let home = home
-            .and_then(|home| home.metadata().ok())
-            .map(|m| (m.dev(), m.ino()));
+        let home = home.and_then(|home| home.metadata().ok()).map(|m| (m.dev(), m.ino()));
         let absolute = std::env::current_dir()?.join(parent);
         let mut dir = open("/", FOLDER, Mode::empty())?;
         let mut seen = std::path::PathBuf::from("/");
@@ -221,11 +193,7 @@ impl Place {
                 return Err(other(format!("{} is the home of the user", shown(&seen))));
             }
         }
-        Ok(Self {
-            dir,
-            name: name.to_owned(),
-            of_root: true,
-        })
+        Ok(Self { dir, name: name.to_owned(), of_root: true })
     }
 
     fn create(&self, mode: CreateMode) -> io::Result<File> {
@@ -265,28 +233,16 @@ impl Place {
 
     fn save(&self, bytes: &[u8]) -> io::Result<()> {
         if self.of_root {
-            match fstatat(
-                &self.dir,
-                self.name.as_os_str(),
-                AtFlags::AT_SYMLINK_NOFOLLOW,
-            ) {
+            match fstatat(&self.dir, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(stat) => self.check_replaceable(&stat)?,
                 Err(Errno::ENOENT) => {}
                 Err(e) => return Err(e.into()),
             }
         }
         let (temporary, mut file) = self.create_temporary()?;
-        let saved = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| {
-                Ok(renameat(
-                    &self.dir,
-                    temporary.as_os_str(),
-                    &self.dir,
-                    self.name.as_os_str(),
-                )?)
-            });
+        let saved = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| {
+            Ok(renameat(&self.dir, temporary.as_os_str(), &self.dir, self.name.as_os_str())?)
+        });
         if saved.is_err() {
             // The first error is the one to tell.
             unlinkat(&self.dir, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).ok();
@@ -372,12 +328,7 @@ mod tests {
             let home = dir.path().join("home");
             fs::create_dir(&home).unwrap();
             chown(&home, Some(USER), Some(USER)).unwrap();
-            let user = Invoker {
-                uid: USER,
-                gid: USER,
-                groups: vec![],
-                home: Some(home.clone()),
-            };
+            let user = Invoker { uid: USER, gid: USER, groups: vec![], home: Some(home.clone()) };
             Some(Self { dir, home, user })
         }
 
@@ -429,11 +380,7 @@ mod tests {
             .write_all(b"a longer first run")
             .unwrap();
         lab.user.create(&csv, CreateMode::NewOnly).unwrap_err();
-        lab.user
-            .create(&csv, CreateMode::Replace)
-            .unwrap()
-            .write_all(b"second")
-            .unwrap();
+        lab.user.create(&csv, CreateMode::Replace).unwrap().write_all(b"second").unwrap();
         assert_eq!(fs::read(&csv).unwrap(), b"second");
         let record = state.join("run.json");
         lab.user.save_atomically(&record, b"one").unwrap();
@@ -441,11 +388,7 @@ mod tests {
         assert_eq!(fs::read(&record).unwrap(), b"two");
 
         let all = tree(&lab.home);
-        assert_eq!(
-            all.len(),
-            6,
-            "home, three folders, two files, no temporary one: {all:?}"
-        );
+        assert_eq!(all.len(), 6, "home, three folders, two files, no temporary one: {all:?}");
         for path in all {
             assert_eq!(owner(&path), (USER, USER), "{path:?}");
         }
@@ -469,17 +412,11 @@ mod tests {
                 assert_eq!(error.kind(), Kind::Io, "{name} {mode:?}: {error}");
             }
         }
-        lab.user
-            .save_atomically(&lab.home.join("folder/new"), b"x")
-            .unwrap_err();
-        lab.user
-            .create_dir_all(&lab.home.join("folder/new"))
-            .unwrap_err();
+        lab.user.save_atomically(&lab.home.join("folder/new"), b"x").unwrap_err();
+        lab.user.create_dir_all(&lab.home.join("folder/new")).unwrap_err();
         // Saving puts a new file in the place of a link.
         for name in ["link", "dangling", "hard"] {
-            lab.user
-                .save_atomically(&lab.home.join(name), b"mine")
-                .unwrap();
+            lab.user.save_atomically(&lab.home.join(name), b"mine").unwrap();
             assert_eq!(owner(&lab.home.join(name)), (USER, USER), "{name}");
             assert_eq!(fs::read(lab.home.join(name)).unwrap(), b"mine", "{name}");
         }
@@ -495,25 +432,12 @@ mod tests {
         fs::create_dir(&state).unwrap();
         fs::write(state.join("old"), "old").unwrap();
         for name in ["new", "old"] {
-            let error = lab
-                .user
-                .create(&state.join(name), CreateMode::Replace)
-                .unwrap_err();
-            assert!(
-                error.message().contains("as user 12345: Permission denied"),
-                "{error}"
-            );
-            assert!(
-                error.advice().unwrap().contains("does not belong to root"),
-                "{error}"
-            );
-            lab.user
-                .save_atomically(&state.join(name), b"x")
-                .unwrap_err();
+            let error = lab.user.create(&state.join(name), CreateMode::Replace).unwrap_err();
+            assert!(error.message().contains("as user 12345: Permission denied"), "{error}");
+            assert!(error.advice().unwrap().contains("does not belong to root"), "{error}");
+            lab.user.save_atomically(&state.join(name), b"x").unwrap_err();
         }
-        lab.user
-            .create_dir_all(&state.join("state/mediawriter"))
-            .unwrap_err();
+        lab.user.create_dir_all(&state.join("state/mediawriter")).unwrap_err();
         assert_eq!(fs::read_to_string(state.join("old")).unwrap(), "old");
         assert_eq!(tree(&state).len(), 2);
     }
@@ -523,26 +447,12 @@ mod tests {
         let Some(lab) = Lab::new() else { return };
         let (secret, log) = (lab.secret(), lab.folder("log", 0));
         let file = log.join("x.csv");
-        lab.user
-            .create(&file, CreateMode::NewOnly)
-            .unwrap()
-            .write_all(b"one")
-            .unwrap();
+        lab.user.create(&file, CreateMode::NewOnly).unwrap().write_all(b"one").unwrap();
         lab.user.create(&file, CreateMode::NewOnly).unwrap_err();
-        lab.user
-            .create(&file, CreateMode::Replace)
-            .unwrap()
-            .write_all(b"2")
-            .unwrap();
-        assert_eq!(
-            (fs::read(&file).unwrap(), owner(&file)),
-            (b"2".to_vec(), (0, 0))
-        );
+        lab.user.create(&file, CreateMode::Replace).unwrap().write_all(b"2").unwrap();
+        assert_eq!((fs::read(&file).unwrap(), owner(&file)), (b"2".to_vec(), (0, 0)));
         lab.user.save_atomically(&file, b"three").unwrap();
-        assert_eq!(
-            (fs::read(&file).unwrap(), owner(&file)),
-            (b"three".to_vec(), (0, 0))
-        );
+        assert_eq!((fs::read(&file).unwrap(), owner(&file)), (b"three".to_vec(), (0, 0)));
 
         fs::write(log.join("of-another"), "another's").unwrap();
         chown(log.join("of-another"), Some(1), Some(1)).unwrap();
@@ -550,10 +460,8 @@ mod tests {
         fs::hard_link(&secret, log.join("hard")).unwrap();
         symlink(&log, lab.dir.path().join("way")).unwrap();
         lab.folder("of-daemon", 1);
-        let mut paths: Vec<PathBuf> = ["of-another", "link", "hard"]
-            .iter()
-            .map(|name| log.join(name))
-            .collect();
+        let mut paths: Vec<PathBuf> =
+            ["of-another", "link", "hard"].iter().map(|name| log.join(name)).collect();
         paths.push(lab.dir.path().join("way/new"));
         paths.push(lab.dir.path().join("of-daemon/new"));
         paths.push(lab.home.join("../way/new"));
@@ -562,23 +470,12 @@ mod tests {
             lab.user.save_atomically(&path, b"x").unwrap_err();
         }
         assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
-        assert_eq!(
-            fs::read_to_string(log.join("of-another")).unwrap(),
-            "another's"
-        );
+        assert_eq!(fs::read_to_string(log.join("of-another")).unwrap(), "another's");
         assert_eq!(tree(&log).len(), 5);
 
-        let user = Invoker {
-            home: Some(log.clone()),
-            ..lab.user
-        };
-        let error = user
-            .create(&log.join("new"), CreateMode::NewOnly)
-            .unwrap_err();
-        assert!(
-            error.advice().unwrap().contains("is the home of the user"),
-            "{error}"
-        );
+        let user = Invoker { home: Some(log.clone()), ..lab.user };
+        let error = user.create(&log.join("new"), CreateMode::NewOnly).unwrap_err();
+        assert!(error.advice().unwrap().contains("is the home of the user"), "{error}");
     }
 
     #[test]
@@ -592,10 +489,7 @@ mod tests {
             folder.join("file")
         };
         let (roots, team) = (shared("roots", 0), shared("team", 777));
-        let member = Invoker {
-            groups: vec![777],
-            ..lab.user.clone()
-        };
+        let member = Invoker { groups: vec![777], ..lab.user.clone() };
         let groups_before = getgroups().unwrap();
         member.create(&team, CreateMode::NewOnly).unwrap();
         assert_eq!(owner(&team), (USER, USER));
@@ -611,14 +505,9 @@ mod tests {
     fn an_id_that_cannot_be_taken_on_is_an_error_and_no_file() {
         let Some(lab) = Lab::new() else { return };
         for (uid, gid) in [(u32::MAX, USER), (USER, u32::MAX)] {
-            let nobody = Invoker {
-                uid,
-                gid,
-                ..lab.user.clone()
-            };
-            let error = nobody
-                .create(&lab.dir.path().join("file"), CreateMode::NewOnly)
-                .unwrap_err();
+            let nobody = Invoker { uid, gid, ..lab.user.clone() };
+            let error =
+                nobody.create(&lab.dir.path().join("file"), CreateMode::NewOnly).unwrap_err();
             assert!(error.message().contains("does not let us act"), "{error}");
         }
         assert_eq!(tree(lab.dir.path()).len(), 2);
@@ -627,10 +516,7 @@ mod tests {
     #[test]
     fn without_sudo_files_are_made_as_ourselves_and_links_are_refused_too() {
         let dir = tempfile::tempdir().unwrap();
-        let me = Invoker {
-            home: Some(dir.path().to_owned()),
-            ..Invoker::ourselves()
-        };
+        let me = Invoker { home: Some(dir.path().to_owned()), ..Invoker::ourselves() };
         let state = me.state_dir_with(None).unwrap();
         me.create_dir_all(&state).unwrap();
         let file = state.join("run.json");
@@ -638,25 +524,13 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), b"content");
         assert_eq!(fs::metadata(&file).unwrap().uid(), geteuid().as_raw());
         symlink(&file, dir.path().join("link")).unwrap();
-        let error = me
-            .create(&dir.path().join("link"), CreateMode::Replace)
-            .unwrap_err();
-        assert!(
-            error
-                .message()
-                .ends_with("it is a link, and links are not followed"),
-            "{error}"
-        );
+        let error = me.create(&dir.path().join("link"), CreateMode::Replace).unwrap_err();
+        assert!(error.message().ends_with("it is a link, and links are not followed"), "{error}");
         assert_eq!(fs::read(&file).unwrap(), b"content");
         for path in ["", "/", "a/.."] {
             me.create(Path::new(path), CreateMode::NewOnly).unwrap_err();
         }
-        let missing = me
-            .create(&dir.path().join("no/\x1b[2J"), CreateMode::NewOnly)
-            .unwrap_err();
-        assert!(
-            missing.message().contains(r"no/\u{1b}[2J: No such file"),
-            "{missing}"
-        );
+        let missing = me.create(&dir.path().join("no/\x1b[2J"), CreateMode::NewOnly).unwrap_err();
+        assert!(missing.message().contains(r"no/\u{1b}[2J: No such file"), "{missing}");
     }
 }

@@ -35,11 +35,8 @@ pub struct Invoker {
 impl Invoker {
     /// Asks the environment and the user database.
     pub fn current() -> Self {
-        let named = if geteuid().is_root() {
-            named_by(|key| std::env::var(key).ok())
-        } else {
-            None
-        };
+        let named =
+            if geteuid().is_root() { named_by(|key| std::env::var(key).ok()) } else { None };
         match named {
             Some(Named::Id(uid, gid)) if uid != 0 => Self::other(passwd::by_uid(uid), uid, gid),
             Some(Named::Login(name)) => match passwd::by_name(&name) {
@@ -56,16 +53,8 @@ impl Invoker {
     fn other(account: Option<Account>, uid: u32, gid: Option<u32>) -> Self {
         // Without a group from anywhere: the one that owns nothing by convention.
         let gid = gid.or(account.as_ref().map(|a| a.gid)).unwrap_or(NOGROUP);
-        let groups = account
-            .as_ref()
-            .map(|a| passwd::groups_of(&a.name))
-            .unwrap_or_default();
-        Self {
-            uid,
-            gid,
-            groups,
-            home: account.and_then(|a| a.home),
-        }
+        let groups = account.as_ref().map(|a| passwd::groups_of(&a.name)).unwrap_or_default();
+        Self { uid, gid, groups, home: account.and_then(|a| a.home) }
     }
 
     fn ourselves() -> Self {
@@ -76,12 +65,7 @@ impl Invoker {
             .filter(|home| home.is_absolute() && owner_above(home).is_ok_and(|owner| owner == uid));
         let home = from_env.or_else(|| passwd::by_uid(uid).and_then(|a| a.home));
         // The groups of the process are its own already.
-        Self {
-            uid,
-            gid: getegid().as_raw(),
-            groups: Vec::new(),
-            home,
-        }
+        Self { uid, gid: getegid().as_raw(), groups: Vec::new(), home }
     }
 
     /// Whether this is somebody else than the process runs as.
@@ -110,10 +94,7 @@ impl Invoker {
         }
         let owner = owner_above(folder).ok();
         if self.is_other() {
-            let below_home = self
-                .home
-                .as_ref()
-                .is_some_and(|home| folder.starts_with(home));
+            let below_home = self.home.as_ref().is_some_and(|home| folder.starts_with(home));
             below_home && owner == Some(self.uid)
         } else {
             owner.is_some_and(|owner| owner == self.uid || owner == 0)
@@ -170,14 +151,8 @@ mod tests {
     #[test]
     fn the_invoking_user_is_named_by_sudo_pkexec_or_doas() {
         for (vars, expected) in [
-            (
-                &[("SUDO_UID", "1000"), ("SUDO_GID", "1001")][..],
-                Some(Named::Id(1000, Some(1001))),
-            ),
-            (
-                &[("SUDO_UID", "1000"), ("PKEXEC_UID", "7")],
-                Some(Named::Id(1000, None)),
-            ),
+            (&[("SUDO_UID", "1000"), ("SUDO_GID", "1001")][..], Some(Named::Id(1000, Some(1001)))),
+            (&[("SUDO_UID", "1000"), ("PKEXEC_UID", "7")], Some(Named::Id(1000, None))),
             (&[("PKEXEC_UID", "1000")], Some(Named::Id(1000, None))),
             (&[("DOAS_USER", "ann")], Some(Named::Login("ann".into()))),
             (&[("SUDO_UID", "-1"), ("SUDO_GID", "0")], None),
@@ -185,11 +160,8 @@ mod tests {
             (&[("SUDO_UID", "4294967296")], None),
             (&[], None),
         ] {
-            let get = |key: &str| {
-                vars.iter()
-                    .find(|(k, _)| *k == key)
-                    .map(|(_, v)| (*v).to_owned())
-            };
+            let get =
+                |key: &str| vars.iter().find(|(k, _)| *k == key).map(|(_, v)| (*v).to_owned());
             assert_eq!(named_by(get), expected, "{vars:?}");
         }
     }
@@ -199,28 +171,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home");
         fs::create_dir(&home).unwrap();
-        let me = Invoker {
-            uid: geteuid().as_raw(),
-            gid: 0,
-            groups: vec![],
-            home: Some(home.clone()),
-        };
+        let me =
+            Invoker { uid: geteuid().as_raw(), gid: 0, groups: vec![], home: Some(home.clone()) };
         let default = home.join(".local/state/mediawriter");
         for (xdg, expected) in [
             (None, default.clone()),
             (Some(""), default.clone()),
             (Some("relative"), default.clone()),
             (Some("/tmp/../etc"), default.clone()),
-            (
-                Some("/nonexistent/state"),
-                "/nonexistent/state/mediawriter".into(),
-            ),
+            (Some("/nonexistent/state"), "/nonexistent/state/mediawriter".into()),
         ] {
-            assert_eq!(
-                me.state_dir_with(xdg.map(OsString::from)),
-                Some(expected),
-                "{xdg:?}"
-            );
+            assert_eq!(me.state_dir_with(xdg.map(OsString::from)), Some(expected), "{xdg:?}");
         }
         let homeless = Invoker { home: None, ..me };
         assert_eq!(homeless.state_dir_with(None), None);
@@ -236,12 +197,7 @@ mod tests {
         let home = dir.path().join("home");
         fs::create_dir_all(home.join("of-root")).unwrap();
         std::os::unix::fs::chown(&home, Some(12345), Some(12345)).unwrap();
-        let user = Invoker {
-            uid: 12345,
-            gid: 12345,
-            groups: vec![],
-            home: Some(home.clone()),
-        };
+        let user = Invoker { uid: 12345, gid: 12345, groups: vec![], home: Some(home.clone()) };
         let default = home.join(".local/state/mediawriter");
         for (xdg, expected) in [
             (home.join("state"), home.join("state/mediawriter")),
@@ -249,11 +205,7 @@ mod tests {
             (dir.path().join("other"), default.clone()),
             (home.join("../other"), default.clone()),
         ] {
-            assert_eq!(
-                user.state_dir_with(Some(xdg.clone().into())),
-                Some(expected),
-                "{xdg:?}"
-            );
+            assert_eq!(user.state_dir_with(Some(xdg.clone().into())), Some(expected), "{xdg:?}");
         }
     }
 

@@ -24,12 +24,8 @@ pub struct Account {
 
 /// The user with this id.
 pub fn by_uid(uid: u32) -> Option<Account> {
-    find(&read("/etc/passwd"), |a| a.uid == uid).or_else(|| {
-        User::from_uid(Uid::from_raw(uid))
-            .ok()
-            .flatten()
-            .map(Account::from)
-    })
+    find(&read("/etc/passwd"), |a| a.uid == uid)
+        .or_else(|| User::from_uid(Uid::from_raw(uid)).ok().flatten().map(Account::from))
 }
 
 /// The user with this login name.
@@ -47,9 +43,7 @@ pub fn groups_of(name: &str) -> Vec<u32> {
 /// An unreadable file knows nobody. Names are not always UTF-8; ids and paths that matter are
 /// compared after the same conversion or not at all.
 fn read(path: &str) -> String {
-    fs::read(path)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// The first matching line of a passwd file, as the C library does.
@@ -68,12 +62,7 @@ fn account(line: &str) -> Option<Account> {
         return None;
     }
     let home = Some(PathBuf::from(home)).filter(|home| home.is_absolute());
-    Some(Account {
-        name: name.to_owned(),
-        uid: uid.parse().ok()?,
-        gid: gid.parse().ok()?,
-        home,
-    })
+    Some(Account { name: name.to_owned(), uid: uid.parse().ok()?, gid: gid.parse().ok()?, home })
 }
 
 /// `name:password:gid:member,member`.
@@ -83,11 +72,7 @@ fn groups_in(group: &str, user: &str) -> Vec<u32> {
         let [_, _, gid, members] = fields[..] else {
             return None;
         };
-        if members.split(',').any(|member| member == user) {
-            gid.parse().ok()
-        } else {
-            None
-        }
+        if members.split(',').any(|member| member == user) { gid.parse().ok() } else { None }
     };
     group.lines().filter_map(gid).collect()
 }
@@ -95,12 +80,7 @@ fn groups_in(group: &str, user: &str) -> Vec<u32> {
 impl From<User> for Account {
     fn from(user: User) -> Self {
         let home = Some(user.dir).filter(|dir| dir.is_absolute());
-        Self {
-            name: user.name,
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-            home,
-        }
+        Self { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw(), home }
     }
 }
 
@@ -119,12 +99,8 @@ mod tests {
 
     #[test]
     fn users_are_found_by_id_and_by_name_and_broken_lines_are_nobody() {
-        let ann = Account {
-            name: "ann".into(),
-            uid: 1000,
-            gid: 1001,
-            home: Some("/home/ann".into()),
-        };
+        let ann =
+            Account { name: "ann".into(), uid: 1000, gid: 1001, home: Some("/home/ann".into()) };
         assert_eq!(find(PASSWD, |a| a.uid == 1000), Some(ann.clone()));
         assert_eq!(find(PASSWD, |a| a.name == "ann"), Some(ann));
         assert_eq!(find(PASSWD, |a| a.uid == 1003).unwrap().home, None);

@@ -51,11 +51,8 @@ impl Boot {
     }
 
     fn cluster_start(&self, cluster: u32) -> Option<u64> {
-        let index = cluster
-            .checked_sub(2)
-            .filter(|&index| index < self.clusters)?;
-        self.heap_start
-            .checked_add(u64::from(index).checked_mul(self.cluster)?)
+        let index = cluster.checked_sub(2).filter(|&index| index < self.clusters)?;
+        self.heap_start.checked_add(u64::from(index).checked_mul(self.cluster)?)
     }
 }
 
@@ -84,9 +81,7 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
             root_entry(&boot, entry, &mut out);
         }
         let slot = boot.fat_start.saturating_add(4 * u64::from(cluster));
-        let next = view
-            .exact(start.saturating_add(slot), 4)?
-            .and_then(|raw| le32(&raw, 0));
+        let next = view.exact(start.saturating_add(slot), 4)?.and_then(|raw| le32(&raw, 0));
         match next {
             Some(next) => cluster = next,
             None => break,
@@ -105,11 +100,7 @@ fn root_entry(boot: &Boot, entry: &[u8; 32], out: &mut Filesystem) {
         0x81 if out.zones.iter().all(|zone| zone.kind != ZoneKind::Metadata) => {
             let at = le32(entry, 20).and_then(|cluster| boot.cluster_start(cluster));
             if let (Some(at), Some(len)) = (at, le64(entry, 24)) {
-                out.zone(
-                    ZoneKind::Metadata,
-                    at,
-                    len.min(u64::from(boot.clusters).div_ceil(8)),
-                );
+                out.zone(ZoneKind::Metadata, at, len.min(u64::from(boot.clusters).div_ceil(8)));
             }
         }
         _ => {}

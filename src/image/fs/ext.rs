@@ -38,11 +38,7 @@ impl<'a> Superblock<'a> {
         let dynamic = le32(raw, 0x4C)? >= 1;
         let feature = |at| le32(raw, at).map(|bits| if dynamic { bits } else { 0 });
         let incompat = feature(0x60)?;
-        let high = if incompat & 0x80 != 0 {
-            le32(raw, 0x150)?
-        } else {
-            0
-        };
+        let high = if incompat & 0x80 != 0 { le32(raw, 0x150)? } else { 0 };
         let out = Self {
             raw,
             block: 1024 << shift,
@@ -111,11 +107,7 @@ fn inode_tables(sb: &Superblock<'_>, descriptors: &[u8], size: u64) -> Vec<(u64,
     let len = sb.inode_table_len();
     let mut out: Vec<(u64, u64)> = Vec::new();
     for descriptor in descriptors.chunks_exact(step) {
-        let high = if step >= 64 {
-            le32(descriptor, 0x28).unwrap_or(0)
-        } else {
-            0
-        };
+        let high = if step >= 64 { le32(descriptor, 0x28).unwrap_or(0) } else { 0 };
         let low = le32(descriptor, 0x08).unwrap_or(0);
         let Some(start) = (u64::from(high) << 32 | u64::from(low)).checked_mul(sb.block) else {
             continue;
@@ -167,16 +159,9 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
         }
     }
     if sb.compat & 0x4 != 0 {
-        let walk = Walk {
-            view,
-            start,
-            block: sb.block,
-        };
+        let walk = Walk { view, start, block: sb.block };
         for (first, count) in ext_journal::extents(&walk, raw)? {
-            let (at, len) = (
-                first.saturating_mul(sb.block),
-                count.saturating_mul(sb.block),
-            );
+            let (at, len) = (first.saturating_mul(sb.block), count.saturating_mul(sb.block));
             out.zone(ZoneKind::Journal, at, len);
         }
     }
@@ -214,27 +199,13 @@ mod tests {
         assert_eq!(copies, [1, 3, 5, 7, 9, 25, 27]);
         let bytes = Bytes(&image);
         let fs = identify(&View::new(&bytes), 0, &image).unwrap().unwrap();
-        let first = fs
-            .zones
-            .iter()
-            .find(|z| z.kind == ZoneKind::BackupSuperblock)
-            .unwrap();
-        assert_eq!(
-            first.range.start,
-            8193 * 1024,
-            "first_data_block is 1 with 1 KiB blocks"
-        );
+        let first = fs.zones.iter().find(|z| z.kind == ZoneKind::BackupSuperblock).unwrap();
+        assert_eq!(first.range.start, 8193 * 1024, "first_data_block is 1 with 1 KiB blocks");
     }
 
     #[test]
     fn absurd_fields_are_refused() {
-        for (at, value) in [
-            (0x18, 60_u32),
-            (0x20, 0),
-            (0x20, u32::MAX),
-            (0x04, 0),
-            (0x60, 8),
-        ] {
+        for (at, value) in [(0x18, 60_u32), (0x20, 0), (0x20, u32::MAX), (0x04, 0), (0x60, 8)] {
             let mut image = sample::ext(64, 0, 2, 1);
             image[1024 + at..1024 + at + 4].copy_from_slice(&value.to_le_bytes());
             assert!(Superblock::parse(&image[1024..]).is_none(), "field {at:#x}");

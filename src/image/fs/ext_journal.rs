@@ -39,9 +39,7 @@ pub(super) fn extents(walk: &Walk<'_>, superblock: &[u8]) -> io::Result<Vec<(u64
 
 impl Walk<'_> {
     fn read(&self, block: u64) -> io::Result<Vec<u8>> {
-        let at = block
-            .checked_mul(self.block)
-            .and_then(|at| at.checked_add(self.start));
+        let at = block.checked_mul(self.block).and_then(|at| at.checked_add(self.start));
         let len = usize::try_from(self.block).unwrap_or(0);
         at.map_or_else(|| Ok(Vec::new()), |at| self.view.some(at, len))
     }
@@ -73,11 +71,7 @@ impl Walk<'_> {
             indirect.extend(pointers(&self.read(pointer(13))?));
         }
         let wanted = usize::try_from(count).unwrap_or(0);
-        for block in indirect
-            .into_iter()
-            .filter(|&block| block != 0)
-            .take(READ_LIMIT)
-        {
+        for block in indirect.into_iter().filter(|&block| block != 0).take(READ_LIMIT) {
             // Pointers of every level are counted generously: an estimate of the end is enough.
             if numbers.len() > wanted.saturating_add(READ_LIMIT) {
                 break;
@@ -100,22 +94,13 @@ impl Walk<'_> {
 }
 
 fn pointers(block: &[u8]) -> impl Iterator<Item = u64> {
-    block
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|raw| u64::from(u32::from_le_bytes(*raw)))
+    block.as_chunks::<4>().0.iter().map(|raw| u64::from(u32::from_le_bytes(*raw)))
 }
 
 /// Entries of a node of the extent tree, 12 bytes each behind a header of 12.
 fn nodes(node: &[u8]) -> impl Iterator<Item = &[u8; 12]> {
     let count = usize::from(le16(node, 2).unwrap_or(0));
-    node.get(12..)
-        .unwrap_or_default()
-        .as_chunks::<12>()
-        .0
-        .iter()
-        .take(count)
+    node.get(12..).unwrap_or_default().as_chunks::<12>().0.iter().take(count)
 }
 
 fn leaf(node: &[u8]) -> Vec<(u64, u64)> {
@@ -138,15 +123,7 @@ mod tests {
     fn run(image: &[u8], superblock: &[u8]) -> Vec<(u64, u64)> {
         let bytes = Bytes(image);
         let view = View::new(&bytes);
-        extents(
-            &Walk {
-                view: &view,
-                start: 0,
-                block: 1024,
-            },
-            superblock,
-        )
-        .unwrap()
+        extents(&Walk { view: &view, start: 0, block: 1024 }, superblock).unwrap()
     }
 
     fn superblock(fork: &[u8], size: u32) -> Vec<u8> {
@@ -179,16 +156,10 @@ mod tests {
     #[test]
     fn maps_include_their_pointers() {
         let mut image = vec![0; 64 * 1024];
-        let fork: Vec<u8> = (20_u32..32)
-            .chain([32, 40])
-            .flat_map(u32::to_le_bytes)
-            .collect();
+        let fork: Vec<u8> = (20_u32..32).chain([32, 40]).flat_map(u32::to_le_bytes).collect();
         put(&mut image, 32 * 1024, &33_u32.to_le_bytes());
         put(&mut image, 40 * 1024, &41_u32.to_le_bytes());
         put(&mut image, 41 * 1024, &42_u32.to_le_bytes());
-        assert_eq!(
-            run(&image, &superblock(&fork, 15 * 1024)),
-            [(20, 14), (40, 3)]
-        );
+        assert_eq!(run(&image, &superblock(&fork, 15 * 1024)), [(20, 14), (40, 3)]);
     }
 }

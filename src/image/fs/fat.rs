@@ -13,9 +13,10 @@ use std::io;
 use std::ops::Range;
 
 use super::super::bytes::{has, le16, le32, u8_at};
-use super::super::printable::{label, printable};
+use super::super::printable::label;
 use super::super::read::View;
 use super::{Filesystem, FsKind, ZoneKind};
+use crate::text::printable;
 
 /// The specification's limit of a directory: 65,536 entries of 32 bytes.
 const DIRECTORY_LIMIT: u64 = 65_536 * 32;
@@ -27,6 +28,16 @@ pub enum FatWidth {
     Fat12,
     Fat16,
     Fat32,
+}
+
+impl FatWidth {
+    fn of(fat32: bool, clusters: u32) -> Self {
+        match clusters {
+            _ if fat32 => Self::Fat32,
+            0..4085 => Self::Fat12,
+            4085.. => Self::Fat16,
+        }
+    }
 }
 
 /// Layout of a FAT volume. Everything is in bytes from the volume's start, except clusters.
@@ -66,30 +77,17 @@ impl FatGeometry {
     /// Reads the BIOS parameter block of a boot sector; `None` unless every field is sane.
     #[must_use]
     pub fn parse(boot: &[u8]) -> Option<Self> {
+        if !is_sane(boot)? {
+            return None;
+        }
         let sector = u32::from(le16(boot, 11)?);
         let per_cluster = u32::from(u8_at(boot, 13)?);
         let reserved = u64::from(le16(boot, 14)?);
         let fats = u8_at(boot, 16)?;
-        let media = u8_at(boot, 21)?;
-        let marked =
-            has(boot, 510, &[0x55, 0xAA]) || has(boot, 54, b"FAT1") || has(boot, 82, b"FAT32   ");
-        if !matches!(sector, 512 | 1024 | 2048 | 4096)
-            || !per_cluster.is_power_of_two()
-            || reserved == 0
-            || !(1..=2).contains(&fats)
-            || !(media == 0xF0 || media >= 0xF8)
-            || !marked
-        {
-            return None;
-        }
         let unit = u64::from(sector);
         let short_fat = le16(boot, 22)?;
         let fat32 = short_fat == 0;
-        let fat_sectors = if fat32 {
-            le32(boot, 36)?
-        } else {
-            u32::from(short_fat)
-        };
+        let fat_sectors = if fat32 { le32(boot, 36)? } else { u32::from(short_fat) };
         let total = match le16(boot, 19)? {
             0 => le32(boot, 32)?,
             short => u32::from(short),
@@ -106,21 +104,14 @@ impl FatGeometry {
         let size = u64::from(total) * unit;
         let cluster = sector * per_cluster;
         let data = size.checked_sub(data_start)?;
-        let clusters = u32::try_from(data / u64::from(cluster))
-            .ok()
-            .filter(|&n| n > 0)?;
-        let width = match clusters {
-            _ if fat32 => FatWidth::Fat32,
-            0..4085 => FatWidth::Fat12,
-            4085.. => FatWidth::Fat16,
-        };
+        let clusters = u32::try_from(data / u64::from(cluster)).ok().filter(|&n| n > 0)?;
         // A pointer of 0 or 0xFFFF means there is no such sector.
         let pointer = |at| {
             let lba = le16(boot, at).map(u64::from)?;
             (fat32 && lba > 0 && lba < reserved).then_some(lba * unit)
         };
         Some(Self {
-            width,
+            width: FatWidth::of(fat32, clusters),
             sector,
             cluster,
             fat_start,
@@ -140,9 +131,7 @@ impl FatGeometry {
     /// Where a data cluster lies; `None` for numbers that are no data cluster.
     #[must_use]
     pub fn cluster_range(&self, cluster: u32) -> Option<Range<u64>> {
-        let index = cluster
-            .checked_sub(2)
-            .filter(|&index| index < self.clusters)?;
+        let index = cluster.checked_sub(2).filter(|&index| index < self.clusters)?;
         let start = self.data_start + u64::from(index) * u64::from(self.cluster);
         Some(start..start + u64::from(self.cluster))
     }
@@ -177,6 +166,21 @@ impl FatGeometry {
             FatWidth::Fat32 => le32(&raw, 0).map(|v| v & 0x0FFF_FFFF),
         })
     }
+}
+
+/// The fields that a boot sector of anything else is unlikely to have right.
+fn is_sane(boot: &[u8]) -> Option<bool> {
+    let media = u8_at(boot, 21)?;
+    let marked =
+        has(boot, 510, &[0x55, 0xAA]) || has(boot, 54, b"FAT1") || has(boot, 82, b"FAT32   ");
+    Some(
+        matches!(le16(boot, 11)?, 512 | 1024 | 2048 | 4096)
+            && u8_at(boot, 13)?.is_power_of_two()
+            && le16(boot, 14)? > 0
+            && (1..=2).contains(&u8_at(boot, 16)?)
+            && (media == 0xF0 || media >= 0xF8)
+            && marked,
+    )
 }
 
 /// A directory: the root or the one that starts at a cluster.
@@ -262,18 +266,12 @@ impl Volume<'_> {
     /// Everything a directory names.
     pub(crate) fn list(&self, directory: Directory) -> io::Result<Listing> {
         let (extents, whole_chain) = self.extents(directory)?;
-        let mut listing = Listing {
-            complete: whole_chain,
-            extents,
-            ..Listing::default()
-        };
+        let mut listing = Listing { complete: whole_chain, extents, ..Listing::default() };
         let mut reader = Names::default();
         'extents: for range in listing.extents.clone() {
             let len = (range.end - range.start).min(DIRECTORY_LIMIT);
             let wanted = usize::try_from(len).unwrap_or(0);
-            let bytes = self
-                .view
-                .some(self.base.saturating_add(range.start), wanted)?;
+            let bytes = self.view.some(self.base.saturating_add(range.start), wanted)?;
             for raw in bytes.as_chunks::<32>().0 {
                 if raw[0] == 0 {
                     // The end mark: nothing behind it counts, so what is missing there does not.
@@ -329,43 +327,25 @@ impl Names {
     fn long_piece(&mut self, raw: &[u8; 32]) {
         let number = raw[0] & 0x1F;
         if raw[0] & 0x40 != 0 && (1..=20).contains(&number) {
-            *self = Self {
-                long: Vec::new(),
-                expected: number,
-                checksum: raw[13],
-            };
+            *self = Self { long: Vec::new(), expected: number, checksum: raw[13] };
         }
         if number == 0 || number != self.expected || raw[13] != self.checksum {
             *self = Self::default();
             return;
         }
         self.expected -= 1;
-        let fields = raw[1..11]
-            .iter()
-            .chain(&raw[14..26])
-            .chain(&raw[28..32])
-            .copied();
+        let fields = raw[1..11].iter().chain(&raw[14..26]).chain(&raw[28..32]).copied();
         let bytes: Vec<u8> = fields.collect();
-        let piece = bytes
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|pair| u16::from_le_bytes(*pair));
+        let piece = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
         self.long.splice(0..0, piece);
     }
 
     fn finish(self, short: &[u8]) -> Option<String> {
-        let sum = short
-            .iter()
-            .fold(0_u8, |sum, &b| sum.rotate_right(1).wrapping_add(b));
+        let sum = short.iter().fold(0_u8, |sum, &b| sum.rotate_right(1).wrapping_add(b));
         if self.long.is_empty() || self.expected != 0 || sum != self.checksum {
             return None;
         }
-        let end = self
-            .long
-            .iter()
-            .position(|&unit| unit == 0)
-            .unwrap_or(self.long.len());
+        let end = self.long.iter().position(|&unit| unit == 0).unwrap_or(self.long.len());
         Some(String::from_utf16_lossy(&self.long[..end]))
     }
 }
@@ -380,11 +360,7 @@ fn short_name(raw: &[u8; 32]) -> String {
         stem[0] = 0xE5;
     }
     let extension = text(&raw[8..11]);
-    if extension.is_empty() {
-        text(&stem)
-    } else {
-        format!("{}.{extension}", text(&stem))
-    }
+    if extension.is_empty() { text(&stem) } else { format!("{}.{extension}", text(&stem)) }
 }
 
 fn volume_label(field: &[u8]) -> Option<String> {
@@ -401,12 +377,7 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
     };
     let g = &geometry;
     let mut out = Filesystem::new(g.kind());
-    let root = Volume {
-        view,
-        base: start,
-        geometry: g,
-    }
-    .list(Directory::Root)?;
+    let root = Volume { view, base: start, geometry: g }.list(Directory::Root)?;
     let extended = if g.width == FatWidth::Fat32 { 64 } else { 36 };
     if has(head, extended + 2, &[0x29]) || has(head, extended + 2, &[0x28]) {
         let field = head.get(extended + 7..extended + 18).unwrap_or_default();
@@ -426,17 +397,9 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
     if let Some(at) = g.backup_boot {
         out.zone(ZoneKind::BackupSuperblock, at, unit);
     }
-    out.zone(
-        ZoneKind::FatTable,
-        g.fat_start,
-        g.fat_size * u64::from(g.fats),
-    );
+    out.zone(ZoneKind::FatTable, g.fat_start, g.fat_size * u64::from(g.fats));
     for range in root.extents {
-        out.zone(
-            ZoneKind::RootDirectory,
-            range.start,
-            range.end - range.start,
-        );
+        out.zone(ZoneKind::RootDirectory, range.start, range.end - range.start);
     }
     out.fat = Some(geometry);
     Ok(Some(out))
@@ -455,11 +418,7 @@ mod tests {
             (FatWidth::Fat16, 8 << 20, FsKind::Fat16),
             (FatWidth::Fat32, 2 << 20, FsKind::Fat32),
         ] {
-            let image = sample::fat(&FatSpec {
-                width,
-                size,
-                ..FatSpec::default()
-            });
+            let image = sample::fat(&FatSpec { width, size, ..FatSpec::default() });
             let view = Bytes(&image);
             let fs = identify(&View::new(&view), 0, &image).unwrap().unwrap();
             assert_eq!(fs.kind, want);
@@ -493,10 +452,7 @@ mod tests {
 
     #[test]
     fn a_chain_that_loops_ends() {
-        let mut image = sample::fat(&FatSpec {
-            width: FatWidth::Fat32,
-            ..FatSpec::default()
-        });
+        let mut image = sample::fat(&FatSpec { width: FatWidth::Fat32, ..FatSpec::default() });
         let g = FatGeometry::parse(&image).unwrap();
         let at = usize::try_from(g.fat_start).unwrap() + 4 * g.root_cluster as usize;
         image[at..at + 4].copy_from_slice(&g.root_cluster.to_le_bytes());
@@ -505,49 +461,25 @@ mod tests {
         let root = usize::try_from(root.start).unwrap()..usize::try_from(root.end).unwrap();
         image[root].fill(b'A');
         let bytes = Bytes(&image);
-        let volume = Volume {
-            view: &View::new(&bytes),
-            base: 0,
-            geometry: &g,
-        };
+        let volume = Volume { view: &View::new(&bytes), base: 0, geometry: &g };
         let listing = volume.list(Directory::Root).unwrap();
         assert!(!listing.complete);
     }
 
     #[test]
     fn long_names_need_their_checksum() {
-        let spec = FatSpec {
-            files: &["EFI/BOOT/BOOTRISCV64.EFI"],
-            ..FatSpec::default()
-        };
+        let spec = FatSpec { files: &["EFI/BOOT/BOOTRISCV64.EFI"], ..FatSpec::default() };
         let image = sample::fat(&spec);
         let g = FatGeometry::parse(&image).unwrap();
         let bytes = Bytes(&image);
         let view = View::new(&bytes);
-        let volume = Volume {
-            view: &view,
-            base: 0,
-            geometry: &g,
-        };
+        let volume = Volume { view: &view, base: 0, geometry: &g };
         let mut at = Directory::Root;
         for name in ["efi", "boot"] {
             let listing = volume.list(at).unwrap();
-            at = Directory::At(
-                listing
-                    .entries
-                    .iter()
-                    .find(|e| e.is_called(name))
-                    .unwrap()
-                    .cluster,
-            );
+            at = Directory::At(listing.entries.iter().find(|e| e.is_called(name)).unwrap().cluster);
         }
         let listing = volume.list(at).unwrap();
-        assert!(
-            listing
-                .entries
-                .iter()
-                .any(|e| e.is_called("BootRiscV64.efi")),
-            "{listing:?}"
-        );
+        assert!(listing.entries.iter().any(|e| e.is_called("BootRiscV64.efi")), "{listing:?}");
     }
 }

@@ -67,9 +67,8 @@ impl IsoVolume {
                 }
                 (1, None) => out = primary(&raw, start),
                 (2, Some(volume)) if is_joliet(&raw) => {
-                    joliet_label = raw
-                        .get(40..72)
-                        .and_then(|field| label16(field, u16::from_be_bytes));
+                    joliet_label =
+                        raw.get(40..72).and_then(|field| label16(field, u16::from_be_bytes));
                     volume.roots.extend(root(&raw, true));
                 }
                 _ => {}
@@ -81,10 +80,7 @@ impl IsoVolume {
         volume.label = better_label(volume.label, joliet_label);
         if let Some(lba) = catalogue {
             let at = start.saturating_add(u64::from(lba) * SECTOR);
-            volume.boot = view
-                .exact(at, 2048)?
-                .map(|raw| boot_catalogue(&raw))
-                .unwrap_or_default();
+            volume.boot = view.exact(at, 2048)?.map(|raw| boot_catalogue(&raw)).unwrap_or_default();
         }
         Ok(Some(volume))
     }
@@ -107,9 +103,7 @@ impl IsoVolume {
     }
 
     fn find(&self, view: &View<'_>, directory: Root, name: &str) -> io::Result<Option<Root>> {
-        let at = self
-            .start
-            .saturating_add(directory.at.saturating_mul(SECTOR));
+        let at = self.start.saturating_add(directory.at.saturating_mul(SECTOR));
         let len = usize::try_from(directory.len.min(DIRECTORY_LIMIT)).unwrap_or(0);
         let bytes = view.some(at, len)?;
         let found = records(&bytes).take(NAME_LIMIT).find(|record| {
@@ -128,10 +122,7 @@ fn primary(raw: &[u8], start: u64) -> Option<IsoVolume> {
         let set = text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');
         set.then(|| {
             let cuts = [0, 4, 6, 8, 10, 12, 14, 16];
-            cuts.array_windows()
-                .map(|[a, b]| &text[*a..*b])
-                .collect::<Vec<_>>()
-                .join("-")
+            cuts.windows(2).map(|w| &text[w[0]..w[1]]).collect::<Vec<_>>().join("-")
         })
     });
     Some(IsoVolume {
@@ -145,9 +136,7 @@ fn primary(raw: &[u8], start: u64) -> Option<IsoVolume> {
 }
 
 fn is_joliet(raw: &[u8]) -> bool {
-    [b"%/@", b"%/C", b"%/E"]
-        .iter()
-        .any(|escape| has(raw, 88, *escape))
+    [b"%/@", b"%/C", b"%/E"].iter().any(|escape| has(raw, 88, *escape))
 }
 
 /// The root directory record of a descriptor (8.4.18).
@@ -156,11 +145,7 @@ fn root(raw: &[u8], joliet: bool) -> Option<Root> {
 }
 
 fn extent(record: &[u8], joliet: bool) -> Option<Root> {
-    Some(Root {
-        at: u64::from(le32(record, 2)?),
-        len: le32(record, 10)?,
-        joliet,
-    })
+    Some(Root { at: u64::from(le32(record, 2)?), len: le32(record, 10)?, joliet })
 }
 
 /// Directory records; a zero length means the rest of the sector is empty (6.8.1.1).
@@ -185,9 +170,7 @@ fn record_name(record: &[u8], joliet: bool) -> Option<String> {
     } else {
         raw.iter().map(|&b| char::from(b)).collect()
     };
-    let text = text
-        .split_once(';')
-        .map_or(text.as_str(), |(stem, _version)| stem);
+    let text = text.split_once(';').map_or(text.as_str(), |(stem, _version)| stem);
     Some(text.trim_end_matches('.').to_owned())
 }
 
@@ -205,9 +188,7 @@ fn better_label(primary: Option<String>, joliet: Option<String>) -> Option<Strin
 /// Bootable entries of one catalogue sector.
 fn boot_catalogue(raw: &[u8]) -> Vec<CdBoot> {
     let words = raw.get(..32).unwrap_or_default().as_chunks::<2>().0;
-    let sum = words.iter().fold(0_u16, |sum, pair| {
-        sum.wrapping_add(u16::from_le_bytes(*pair))
-    });
+    let sum = words.iter().fold(0_u16, |sum, pair| sum.wrapping_add(u16::from_le_bytes(*pair)));
     if u8_at(raw, 0) != Some(1) || sum != 0 || !has(raw, 30, &[0x55, 0xAA]) {
         return Vec::new();
     }
@@ -216,10 +197,9 @@ fn boot_catalogue(raw: &[u8]) -> Vec<CdBoot> {
     for entry in raw.as_chunks::<32>().0.iter().skip(1) {
         match entry[0] {
             0x90 | 0x91 => platform = entry[1],
-            0x88 => out.extend(le32(entry, 8).map(|lba| CdBoot {
-                platform,
-                at_bytes: u64::from(lba) * SECTOR,
-            })),
+            0x88 => out.extend(
+                le32(entry, 8).map(|lba| CdBoot { platform, at_bytes: u64::from(lba) * SECTOR }),
+            ),
             _ => {}
         }
     }
@@ -264,11 +244,7 @@ mod tests {
         for (primary, joliet, want) in [
             (some("UBUNTU_24"), some("Ubuntu_24"), some("Ubuntu_24")),
             (some("DEBIAN"), some("other"), some("DEBIAN")),
-            (
-                some("Debian 12 amd64 n"),
-                some("Debian 12 amd64"),
-                some("Debian 12 amd64 n"),
-            ),
+            (some("Debian 12 amd64 n"), some("Debian 12 amd64"), some("Debian 12 amd64 n")),
             (None, some("Only"), some("Only")),
             (some("ONLY"), None, some("ONLY")),
         ] {

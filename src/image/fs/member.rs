@@ -21,10 +21,7 @@ const UBERBLOCKS: u64 = 128 * 1024;
 
 /// Members whose mark is near the start.
 pub(super) fn at_start(head: &[u8]) -> Option<Filesystem> {
-    luks(head)
-        .or_else(|| lvm(head))
-        .or_else(|| md1(head, 0))
-        .or_else(|| md1(head, 4096))
+    luks(head).or_else(|| lvm(head)).or_else(|| md1(head, 0)).or_else(|| md1(head, 4096))
 }
 
 fn luks(head: &[u8]) -> Option<Filesystem> {
@@ -115,10 +112,7 @@ fn md_090_uuid(raw: &[u8]) -> Option<String> {
 /// order; fewer than four are no label (libblkid's rule).
 pub(crate) fn uberblocks(view: &View<'_>, label_at: u64) -> io::Result<Vec<u64>> {
     let ring = view.some(label_at.saturating_add(UBERBLOCKS), 128 * 1024)?;
-    let magic = [
-        [0x0C, 0xB1, 0xBA, 0, 0, 0, 0, 0],
-        [0, 0, 0, 0, 0, 0xBA, 0xB1, 0x0C],
-    ];
+    let magic = [[0x0C, 0xB1, 0xBA, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xBA, 0xB1, 0x0C]];
     let slots = ring.chunks_exact(1024).zip(0_u64..);
     let found: Vec<u64> = slots
         .filter(|(slot, _)| magic.iter().any(|magic| has(slot, 0, magic)))
@@ -173,19 +167,14 @@ mod tests {
     #[test]
     fn raid_superblocks_of_all_four_versions() {
         let size = 1 << 20;
-        for (version, at) in [
-            (1, 0),
-            (1, 4096),
-            (1, md_10_offset(size).unwrap()),
-            (0, md_090_offset(size).unwrap()),
-        ] {
+        for (version, at) in
+            [(1, 0), (1, 4096), (1, md_10_offset(size).unwrap()), (0, md_090_offset(size).unwrap())]
+        {
             let mut image = vec![0_u8; 1 << 20];
             let place = usize::try_from(at).unwrap();
             image[place..place + 256].copy_from_slice(&md(version, at));
             let bytes = Bytes(&image);
-            let found = super::super::identify(&View::new(&bytes), 0, Some(size))
-                .unwrap()
-                .unwrap();
+            let found = super::super::identify(&View::new(&bytes), 0, Some(size)).unwrap().unwrap();
             assert_eq!(found.kind, FsKind::LinuxMd, "version {version} at {at}");
             assert_eq!(found.zones[0].range.start, at);
         }

@@ -26,12 +26,12 @@ use super::read::View;
 /// How far into a partition the recognisers look: btrfs and reiserfs end last, at 64 KiB + 4 KiB.
 pub(crate) const HEAD: usize = 0x11000;
 
+/// Zones of one filesystem; an ext3 of a terabyte has that many inode tables.
+const ZONE_LIMIT: usize = 8192;
+
 /// Kinds of filesystem and of members of a storage stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(
-    missing_docs,
-    reason = "the names say it all; Display gives the usual spelling"
-)]
+#[allow(missing_docs, reason = "the names say it all; Display gives the usual spelling")]
 pub enum FsKind {
     Fat12,
     Fat16,
@@ -205,13 +205,11 @@ impl Filesystem {
         }
     }
 
-    /// Adds a zone unless it is empty or past the end of the number range.
+    /// Adds a zone unless it is empty, past the end of the number range, or one too many.
     pub(crate) fn zone(&mut self, kind: ZoneKind, start: u64, len: u64) {
-        if let Some(end) = start.checked_add(len).filter(|_| len > 0) {
-            self.zones.push(Zone {
-                range: start..end,
-                kind,
-            });
+        let room = self.zones.len() < ZONE_LIMIT;
+        if let Some(end) = start.checked_add(len).filter(|_| len > 0 && room) {
+            self.zones.push(Zone { range: start..end, kind });
         }
     }
 }
@@ -235,9 +233,7 @@ pub(crate) fn identify(
     start: u64,
     size: Option<u64>,
 ) -> io::Result<Option<Filesystem>> {
-    let room = size
-        .and_then(|size| usize::try_from(size).ok())
-        .unwrap_or(usize::MAX);
+    let room = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
     let head = view.some(start, HEAD.min(room))?;
     if let Some(found) = member::at_start(&head) {
         return Ok(Some(found));

@@ -53,9 +53,7 @@ impl Boot {
             mirror: le64(raw, 56)?.checked_mul(cluster)?,
             sector,
             // The last sector is the copy of the boot sector and not counted.
-            size: le64(raw, 40)?
-                .checked_add(1)?
-                .checked_mul(u64::from(sector))?,
+            size: le64(raw, 40)?.checked_add(1)?.checked_mul(u64::from(sector))?,
             serial: le64(raw, 72)?,
         })
     }
@@ -68,9 +66,7 @@ fn attribute(record: &[u8], kind: u32) -> Option<&[u8]> {
     }
     let mut at = usize::from(le16(record, 20)?);
     for _ in 0..ATTRIBUTE_LIMIT {
-        let len = usize::try_from(le32(record, at + 4)?)
-            .ok()
-            .filter(|&len| len >= 16)?;
+        let len = usize::try_from(le32(record, at + 4)?).ok().filter(|&len| len >= 16)?;
         if le32(record, at)? == kind {
             return record.get(at..at.checked_add(len)?);
         }
@@ -131,17 +127,11 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
     out.zone(ZoneKind::Superblock, 0, u64::from(boot.sector));
     out.zone(ZoneKind::Metadata, boot.mft, SYSTEM_RECORDS * boot.record);
     out.zone(ZoneKind::Metadata, boot.mirror, 4 * boot.record);
-    let at = |index: u64| {
-        start
-            .saturating_add(boot.mft)
-            .saturating_add(index * boot.record)
-    };
+    let at = |index: u64| start.saturating_add(boot.mft).saturating_add(index * boot.record);
     let len = usize::try_from(boot.record).unwrap_or(0);
     if let Some(record) = view.exact(at(2), len)? {
         for (cluster, count) in attribute(&record, 0x80).and_then(runs).unwrap_or_default() {
-            let place = cluster
-                .checked_mul(boot.cluster)
-                .zip(count.checked_mul(boot.cluster));
+            let place = cluster.checked_mul(boot.cluster).zip(count.checked_mul(boot.cluster));
             if let Some((at, len)) = place {
                 out.zone(ZoneKind::Journal, at, len);
             }
@@ -151,10 +141,7 @@ pub(super) fn identify(view: &View<'_>, start: u64, head: &[u8]) -> io::Result<O
         let name = attribute(&record, 0x60).and_then(resident);
         out.label = name.and_then(|name| label16(name, u16::from_le_bytes));
     }
-    if let Some(size) = out
-        .size_bytes
-        .and_then(|size| size.checked_sub(u64::from(boot.sector)))
-    {
+    if let Some(size) = out.size_bytes.and_then(|size| size.checked_sub(u64::from(boot.sector))) {
         out.zone(ZoneKind::BackupSuperblock, size, u64::from(boot.sector));
     }
     Ok(Some(out))
@@ -173,11 +160,7 @@ mod tests {
         let fs = identify(&View::new(&bytes), 0, &image).unwrap().unwrap();
         assert_eq!(fs.label.as_deref(), Some("ntlabel"));
         assert_eq!(fs.uuid.as_deref(), Some("0123456789ABCDEF"));
-        let log = fs
-            .zones
-            .iter()
-            .find(|z| z.kind == ZoneKind::Journal)
-            .unwrap();
+        let log = fs.zones.iter().find(|z| z.kind == ZoneKind::Journal).unwrap();
         assert_eq!(log.range, 0x20 * 4096..0x24 * 4096);
     }
 
@@ -188,10 +171,7 @@ mod tests {
         attribute[8] = 1;
         attribute[32] = 40;
         let with = |tail: &[u8]| [attribute.as_slice(), tail].concat();
-        assert_eq!(
-            runs(&with(&[0x11, 2, 0x40, 0x11, 1, 0xF0, 0])),
-            Some(vec![(64, 2), (48, 1)])
-        );
+        assert_eq!(runs(&with(&[0x11, 2, 0x40, 0x11, 1, 0xF0, 0])), Some(vec![(64, 2), (48, 1)]));
         assert_eq!(runs(&with(&[0x11, 2, 0x40, 0x11, 1, 0x80, 0])), None);
         assert_eq!(runs(&with(&[0xFF, 2])), None);
     }

@@ -7,9 +7,9 @@
 use std::io;
 
 use super::super::bytes::{has, le16, le32};
-use super::super::printable::printable;
 use super::super::read::View;
 use super::{Filesystem, FsKind, ZoneKind};
+use crate::text::printable;
 
 /// The recognition sequence starts here in every layout.
 const SEQUENCE: u64 = 32 * 1024;
@@ -23,10 +23,7 @@ pub(crate) fn recognition(view: &View<'_>, start: u64) -> io::Result<Vec<(u64, [
     let mut step = 2048;
     for index in 0..SEQUENCE_LIMIT {
         let raw = view.some(start.saturating_add(at), 6)?;
-        let Some(id) = raw
-            .get(1..)
-            .and_then(|rest| rest.first_chunk::<5>().copied())
-        else {
+        let Some(id) = raw.get(1..).and_then(|rest| rest.first_chunk::<5>().copied()) else {
             break;
         };
         match &id {
@@ -42,9 +39,7 @@ pub(crate) fn recognition(view: &View<'_>, start: u64) -> io::Result<Vec<(u64, [
         }
         at += step;
     }
-    let nsr = found
-        .iter()
-        .any(|(_, id)| matches!(id, b"NSR02" | b"NSR03"));
+    let nsr = found.iter().any(|(_, id)| matches!(id, b"NSR02" | b"NSR03"));
     Ok(if nsr { found } else { Vec::new() })
 }
 
@@ -69,10 +64,7 @@ fn volume(view: &View<'_>, start: u64) -> io::Result<Option<Volume>> {
             continue;
         };
         let count = (u64::from(len) / unit).min(DESCRIPTOR_LIMIT);
-        let mut out = Volume {
-            block,
-            ..Volume::default()
-        };
+        let mut out = Volume { block, ..Volume::default() };
         for index in 0..count {
             let lba = u64::from(first) + index;
             let raw = view.some(start.saturating_add(lba * unit), 512)?;
@@ -118,11 +110,7 @@ fn dstring(field: &[u8]) -> Option<String> {
     let text: String = match used.split_first()? {
         (8, raw) => raw.iter().map(|&b| char::from(b)).collect(),
         (16, raw) => {
-            let units = raw
-                .as_chunks::<2>()
-                .0
-                .iter()
-                .map(|pair| u16::from_be_bytes(*pair));
+            let units = raw.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair));
             String::from_utf16_lossy(&units.collect::<Vec<_>>())
         }
         _ => return None,

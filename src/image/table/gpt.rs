@@ -48,9 +48,7 @@ fn header(sector: &[u8], lba: u64) -> Option<Header> {
         return None;
     }
     let (count, entry_len) = (u64::from(le32(sector, 80)?), u64::from(le32(sector, 84)?));
-    let array_len = count
-        .checked_mul(entry_len)
-        .filter(|&len| len <= ARRAY_LIMIT)?;
+    let array_len = count.checked_mul(entry_len).filter(|&len| len <= ARRAY_LIMIT)?;
     Some(Header {
         lba,
         other_lba: le64(sector, 32)?,
@@ -75,9 +73,7 @@ fn entry(number: u32, raw: &[u8], unit: u64) -> Option<Partition> {
         size_bytes: sectors.checked_mul(unit)?,
         kind: PartitionType::Gpt(kind),
         type_name: guid_name(&kind),
-        name: raw
-            .get(56..128)
-            .and_then(|field| label16(field, u16::from_le_bytes)),
+        name: raw.get(56..128).and_then(|field| label16(field, u16::from_le_bytes)),
         active: le64(raw, 48)? & 0x4 != 0,
         fs: None,
     })
@@ -99,9 +95,7 @@ fn copy(view: &View<'_>, lba: u64, sector: u32) -> io::Result<Option<Table>> {
     let (partitions, health) = match view.exact(array_at, header.array_len)? {
         Some(array) if crc32(&array) == header.array_crc => {
             let entries = array.chunks_exact(header.entry_len).take(ENTRY_LIMIT);
-            let found = (1..)
-                .zip(entries)
-                .filter_map(|(number, raw)| entry(number, raw, unit));
+            let found = (1..).zip(entries).filter_map(|(number, raw)| entry(number, raw, unit));
             (found.collect(), Health::Sound)
         }
         None if view.size().is_none() => (Vec::new(), Health::EntriesUnseen),
@@ -167,11 +161,7 @@ mod tests {
 
     fn image(sector: usize) -> Vec<u8> {
         let mut image = vec![0; 2 << 20];
-        sample::gpt(
-            &mut image,
-            sector,
-            &[(super::super::types::ESP, 64, 127, "EFI \u{202e}x")],
-        );
+        sample::gpt(&mut image, sector, &[(super::super::types::ESP, 64, 127, "EFI \u{202e}x")]);
         image
     }
 
@@ -215,9 +205,7 @@ mod tests {
     fn the_mbr_decides_whether_a_gpt_counts() {
         let health = |image: &[u8]| {
             let bytes = Bytes(image);
-            super::super::read(&View::new(&bytes))
-                .unwrap()
-                .map(|t| (t.scheme, t.health))
+            super::super::read(&View::new(&bytes)).unwrap().map(|t| (t.scheme, t.health))
         };
         let mut image = image(512);
         assert_eq!(health(&image), Some((Scheme::Gpt, Health::Sound)));
@@ -241,12 +229,7 @@ mod tests {
     #[test]
     fn absurd_counts_are_refused() {
         let mut image = image(512);
-        for (count, len) in [
-            (u32::MAX, 128_u32),
-            (128, u32::MAX),
-            (1, 8),
-            (u32::MAX, u32::MAX),
-        ] {
+        for (count, len) in [(u32::MAX, 128_u32), (128, u32::MAX), (1, 8), (u32::MAX, u32::MAX)] {
             image[512 + 80..512 + 84].copy_from_slice(&count.to_le_bytes());
             image[512 + 84..512 + 88].copy_from_slice(&len.to_le_bytes());
             sample::seal_gpt_header(&mut image[512..1024]);

@@ -50,19 +50,13 @@ fn entries(sector: &[u8]) -> Option<Vec<Entry>> {
         })
     };
     let all = (1..).zip(raw).filter_map(entry);
-    Some(
-        all.filter(|e| e.sectors > 0 && (e.kind != 0 || e.active))
-            .collect(),
-    )
+    Some(all.filter(|e| e.sectors > 0 && (e.kind != 0 || e.active)).collect())
 }
 
 /// Reads sector 0; `None` when it is no MBR or an empty one.
 pub(crate) fn parse(sector: &[u8]) -> Option<Mbr> {
     let entries = entries(sector).filter(|entries| !entries.is_empty())?;
-    Some(Mbr {
-        entries,
-        signature: le32(sector, 440)?,
-    })
+    Some(Mbr { entries, signature: le32(sector, 440)? })
 }
 
 impl Mbr {
@@ -101,11 +95,7 @@ impl Mbr {
         let mut table = Table {
             scheme: Scheme::Mbr,
             sector_size,
-            partitions: self
-                .entries
-                .iter()
-                .map(|e| partition(e.slot, e, 0))
-                .collect(),
+            partitions: self.entries.iter().map(|e| partition(e.slot, e, 0)).collect(),
             backup_gpt: None,
             disk_guid: (self.signature != 0).then(|| hex(&self.signature.to_be_bytes())),
             hybrid_mbr: false,
@@ -142,10 +132,7 @@ impl Mbr {
     /// filesystem shows at 4096-byte units, and none at 512, decides.
     fn sector_size(&self, view: &View<'_>) -> io::Result<u32> {
         let seen_at = |unit: u64| -> io::Result<bool> {
-            let data = self
-                .entries
-                .iter()
-                .filter(|e| e.first > 0 && e.kind != 0xEE);
+            let data = self.entries.iter().filter(|e| e.first > 0 && e.kind != 0xEE);
             for entry in data {
                 let start = u64::from(entry.first) * unit;
                 let size = u64::from(entry.sectors) * unit;
@@ -165,11 +152,7 @@ impl Mbr {
             }
             Ok(false)
         };
-        Ok(if !seen_at(512)? && seen_at(4096)? {
-            4096
-        } else {
-            512
-        })
+        Ok(if !seen_at(512)? && seen_at(4096)? { 4096 } else { 512 })
     }
 }
 
@@ -189,11 +172,8 @@ mod tests {
         let mut image = vec![0; 1 << 20];
         sample::mbr(&mut image, &[(0x80, 0x00, 0, 2048), (0, 0xEF, 100, 200)]);
         let table = read(&image).unwrap();
-        let seen: Vec<_> = table
-            .partitions
-            .iter()
-            .map(|p| (p.number, p.start_bytes, p.is_esp()))
-            .collect();
+        let seen: Vec<_> =
+            table.partitions.iter().map(|p| (p.number, p.start_bytes, p.is_esp())).collect();
         assert_eq!(seen, [(1, 0, false), (2, 51_200, true)]);
     }
 
@@ -215,32 +195,20 @@ mod tests {
     fn logical_partitions_and_a_chain_that_loops() {
         let mut image = vec![0; 1 << 20];
         sample::mbr(&mut image, &[(0, 0x0F, 100, 1000)]);
-        sample::mbr(
-            &mut image[100 * 512..],
-            &[(0, 0x83, 10, 20), (0, 0x05, 50, 100)],
-        );
+        sample::mbr(&mut image[100 * 512..], &[(0, 0x83, 10, 20), (0, 0x05, 50, 100)]);
         sample::mbr(&mut image[150 * 512..], &[(0, 0x83, 10, 30)]);
         let table = read(&image).unwrap();
-        let seen: Vec<_> = table
-            .partitions
-            .iter()
-            .map(|p| (p.number, p.start_bytes / 512))
-            .collect();
+        let seen: Vec<_> =
+            table.partitions.iter().map(|p| (p.number, p.start_bytes / 512)).collect();
         assert_eq!(seen, [(1, 100), (5, 110), (6, 160)]);
         // The second record points back to itself.
-        sample::mbr(
-            &mut image[150 * 512..],
-            &[(0, 0x83, 10, 30), (0, 0x05, 50, 100)],
-        );
+        sample::mbr(&mut image[150 * 512..], &[(0, 0x83, 10, 30), (0, 0x05, 50, 100)]);
         assert_eq!(read(&image).unwrap().partitions.len(), 129);
     }
 
     #[test]
     fn units_of_4096_show_by_the_filesystem() {
-        let fat = sample::fat(&FatSpec {
-            size: 256 * 1024,
-            ..FatSpec::default()
-        });
+        let fat = sample::fat(&FatSpec { size: 256 * 1024, ..FatSpec::default() });
         let mut image = vec![0; 1 << 20];
         image[64 * 4096..64 * 4096 + fat.len()].copy_from_slice(&fat);
         sample::mbr(&mut image, &[(0x80, 0x0C, 64, 64)]);

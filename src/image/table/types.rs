@@ -12,10 +12,7 @@ pub(super) const ESP: [u8; 16] = [
 
 const GUIDS: &[(&str, &str)] = &[
     ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "EFI system"),
-    (
-        "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7",
-        "Microsoft basic data",
-    ),
+    ("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7", "Microsoft basic data"),
     ("e3c9e316-0b5c-4db8-817d-f92df00215ae", "Microsoft reserved"),
     ("de94bba4-06d1-4d40-a16a-bfd50179d6ac", "Windows recovery"),
     ("0fc63daf-8483-4772-8e79-3d69d8477de4", "Linux filesystem"),
@@ -24,22 +21,13 @@ const GUIDS: &[(&str, &str)] = &[
     ("e6d6d379-f507-44c2-a23c-238f2a3df928", "Linux LVM"),
     ("a19d880f-05fc-4d3b-a006-743f0f84911e", "Linux RAID"),
     ("ca7d7ccb-63ed-4c53-861c-1742536059cc", "Linux LUKS"),
-    (
-        "bc13c2ff-59e6-4262-a352-b275fd6f7172",
-        "Linux extended boot",
-    ),
+    ("bc13c2ff-59e6-4262-a352-b275fd6f7172", "Linux extended boot"),
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "Linux home"),
     ("44479540-f297-41b2-9af7-d131d5f0458a", "Linux root (x86)"),
-    (
-        "4f68bce3-e8cd-4db1-96e7-fbcaf984b709",
-        "Linux root (x86-64)",
-    ),
+    ("4f68bce3-e8cd-4db1-96e7-fbcaf984b709", "Linux root (x86-64)"),
     ("69dad710-2ce4-4e3c-b16c-21a1d49abed3", "Linux root (ARM)"),
     ("b921b045-1df0-41c3-af44-4c6f280d3fae", "Linux root (ARM64)"),
-    (
-        "72ec70a6-cf74-40e6-bd49-4bda08e8f224",
-        "Linux root (RISC-V 64)",
-    ),
+    ("72ec70a6-cf74-40e6-bd49-4bda08e8f224", "Linux root (RISC-V 64)"),
     ("48465300-0000-11aa-aa11-00306543ecac", "Apple HFS+"),
     ("7c3457ef-0000-11aa-aa11-00306543ecac", "Apple APFS"),
     ("fe3a2a5d-4f32-41a7-b725-accc3285a309", "ChromeOS kernel"),

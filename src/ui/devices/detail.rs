@@ -15,11 +15,7 @@ struct Block(String);
 
 impl Block {
     fn of(facts: &Facts, verdict: &Verdict) -> Self {
-        let mark = if verdict.is_system() {
-            "  [system disk]"
-        } else {
-            ""
-        };
+        let mark = if verdict.is_system() { "  [system disk]" } else { "" };
         let name = title(facts).unwrap_or_else(|| facts.bus.name().to_owned());
         Self(format!("{}  {name}{mark}\n", printable_path(&facts.path)))
     }
@@ -108,10 +104,7 @@ pub fn detail(facts: &Facts, verdict: &Verdict) -> String {
     if facts.size > 0 {
         block.line("size", &format!("{}, {} bytes", size(facts), facts.size));
         let sectors = (facts.logical_block, facts.physical_block);
-        block.line(
-            "sectors",
-            &format!("{} B logical, {} B physical", sectors.0, sectors.1),
-        );
+        block.line("sectors", &format!("{} B logical, {} B physical", sectors.0, sectors.1));
     }
     block.line("connection", &connection(facts));
     if let Some(warning) = link_warning(facts) {
@@ -129,11 +122,7 @@ pub fn detail(facts: &Facts, verdict: &Verdict) -> String {
         (_, true) => "removable",
         (_, false) => "not removable",
     };
-    let access = if facts.read_only {
-        "write-protected"
-    } else {
-        "writable"
-    };
+    let access = if facts.read_only { "write-protected" } else { "writable" };
     block.line("medium", &format!("{removable}, {access}"));
     block.line("discard", &discard(&facts.discard));
     if let Some((kind, label)) = &facts.content {
@@ -161,10 +150,7 @@ fn usb_connection(usb: &Usb) -> String {
         Some(version) => format!("USB {}", printable(version)),
         None => "USB".to_owned(),
     }];
-    parts.push(
-        usb.speed_mbit
-            .map_or_else(|| "link speed unknown".to_owned(), speed),
-    );
+    parts.push(usb.speed_mbit.map_or_else(|| "link speed unknown".to_owned(), speed));
     parts.extend(usb.driver.as_ref().map(|driver| match driver.as_str() {
         "uas" => "UAS".to_owned(),
         "usb-storage" => "bulk-only".to_owned(),
@@ -173,11 +159,7 @@ fn usb_connection(usb: &Usb) -> String {
     if let (Some(vendor), Some(product)) = (&usb.vendor_id, &usb.product_id) {
         parts.push(format!("id {}:{}", printable(vendor), printable(product)));
     }
-    parts.extend(
-        usb.port
-            .as_ref()
-            .map(|port| format!("port {}", printable(port))),
-    );
+    parts.extend(usb.port.as_ref().map(|port| format!("port {}", printable(port))));
     parts.join(", ")
 }
 
@@ -205,10 +187,7 @@ pub fn link_warning(facts: &Facts) -> Option<String> {
 }
 
 fn discard(discard: &DiscardFacts) -> String {
-    let mode = discard
-        .provisioning_mode
-        .as_ref()
-        .map(|mode| format!("mode {}", printable(mode)));
+    let mode = discard.provisioning_mode.as_ref().map(|mode| format!("mode {}", printable(mode)));
     if discard.max_bytes == 0 {
         let mode = mode.map(|mode| format!(" ({mode})")).unwrap_or_default();
         return format!("not offered{mode}");
@@ -232,11 +211,7 @@ fn content(kind: Option<&String>, label: Option<&String>) -> String {
 fn partition(part: &PartitionFacts) -> String {
     let content = content(part.fs_type.as_ref(), part.label.as_ref());
     let comma = if content.is_empty() { "" } else { ", " };
-    format!(
-        "{}: {}{comma}{content}",
-        printable(&part.name),
-        Bytes(part.size)
-    )
+    format!("{}: {}{comma}{content}", printable(&part.name), Bytes(part.size))
 }
 
 /// Names of those that hold the device, mounts and swap left out.
@@ -251,9 +226,5 @@ pub(super) fn holders(facts: &Facts) -> Vec<String> {
         User::Zfs { pool } => Some(pool.clone()),
         User::Btrfs { uuid } => Some(uuid.clone()),
     };
-    facts
-        .uses
-        .iter()
-        .filter_map(|used| holder(&used.by))
-        .collect()
+    facts.uses.iter().filter_map(|used| holder(&used.by)).collect()
 }

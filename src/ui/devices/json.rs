@@ -105,10 +105,7 @@ struct Reason {
 pub fn json(devices: &[Facts], show: Show) -> String {
     let devices = shown(devices, show).into_iter().map(device).collect();
     // Plain data with string keys: serialising it cannot fail.
-    let text = serde_json::to_string_pretty(&Document {
-        schema: SCHEMA,
-        devices,
-    });
+    let text = serde_json::to_string_pretty(&Document { schema: SCHEMA, devices });
     safe_json(&text.unwrap_or_default()) + "\n"
 }
 
@@ -141,10 +138,7 @@ fn device(facts: &Facts) -> Device<'_> {
             alignment: facts.discard.alignment,
             provisioning_mode: &facts.discard.provisioning_mode,
         },
-        content: facts
-            .content
-            .as_ref()
-            .map(|(fs_type, label)| Content { fs_type, label }),
+        content: facts.content.as_ref().map(|(fs_type, label)| Content { fs_type, label }),
         partitions: facts.partitions.iter().map(partition).collect(),
         mounts: mounts(facts),
         holders: holders(facts),

@@ -38,13 +38,8 @@ pub struct Verdict {
 impl Verdict {
     /// Asks the policy, without `--force` and `--unmount`.
     pub fn of(facts: &Facts) -> Self {
-        let rules = Rules {
-            purpose: Purpose::Write,
-            ..Rules::default()
-        };
-        Self {
-            refusals: approve(facts.clone(), &rules).err().unwrap_or_default(),
-        }
+        let rules = Rules { purpose: Purpose::Write, ..Rules::default() };
+        Self { refusals: approve(facts.clone(), &rules).err().unwrap_or_default() }
     }
 
     /// For a column: `yes`, `no`, or the flags it takes.
@@ -66,9 +61,7 @@ impl Verdict {
     }
 
     fn is_system(&self) -> bool {
-        self.refusals
-            .iter()
-            .any(|refusal| matches!(refusal, Refusal::SystemDisk { .. }))
+        self.refusals.iter().any(|refusal| matches!(refusal, Refusal::SystemDisk { .. }))
     }
 
     /// Those worth telling: for a disk of the system, what else is wrong with it is no news.
@@ -88,15 +81,8 @@ enum Hidden {
 }
 
 fn hidden(facts: &Facts) -> Option<Hidden> {
-    let virtual_bus = matches!(
-        facts.bus,
-        Bus::Loop | Bus::Ram | Bus::Zram | Bus::Dm | Bus::Md
-    );
-    if virtual_bus {
-        Some(Hidden::Virtual)
-    } else {
-        (facts.size == 0).then_some(Hidden::Empty)
-    }
+    let virtual_bus = matches!(facts.bus, Bus::Loop | Bus::Ram | Bus::Zram | Bus::Dm | Bus::Md);
+    if virtual_bus { Some(Hidden::Virtual) } else { (facts.size == 0).then_some(Hidden::Empty) }
 }
 
 /// Those to list, in the order people count.
@@ -145,12 +131,7 @@ pub fn list(devices: &[Facts], show: Show) -> String {
 
 /// What `--all` would add.
 fn left_out(devices: &[Facts]) -> String {
-    let count = |kind| {
-        devices
-            .iter()
-            .filter(|facts| hidden(facts) == Some(kind))
-            .count()
-    };
+    let count = |kind| devices.iter().filter(|facts| hidden(facts) == Some(kind)).count();
     let mut parts = Vec::new();
     match count(Hidden::Empty) {
         0 => {}
@@ -183,26 +164,16 @@ fn table(devices: &[&Facts]) -> String {
             title(facts).unwrap_or_else(|| "-".to_owned()),
         ]
     }));
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths = [width(0), width(1), width(2), width(3)];
-    let rest = WIDTH
-        .saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>())
-        .max(8);
+    let rest = WIDTH.saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>()).max(8);
     let mut out = String::new();
     for [device, size, link, flash, model] in rows {
         let [a, b, c, d] = widths;
         let model = cut(&model, rest);
         // A String takes every write.
-        writeln!(
-            out,
-            "{device:a$}  {size:b$}  {link:c$}  {flash:d$}  {model}"
-        )
-        .ok();
+        writeln!(out, "{device:a$}  {size:b$}  {link:c$}  {flash:d$}  {model}").ok();
     }
     out
 }
@@ -217,11 +188,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 fn size(facts: &Facts) -> String {
-    if facts.size == 0 {
-        "no medium".to_owned()
-    } else {
-        Bytes(facts.size).to_string()
-    }
+    if facts.size == 0 { "no medium".to_owned() } else { Bytes(facts.size).to_string() }
 }
 
 /// Vendor and model, or what else tells a person which one it is.
@@ -232,12 +199,7 @@ fn title(facts: &Facts) -> Option<String> {
         (Some(vendor), Some(model)) if !model.starts_with(vendor) => format!("{vendor} {model}"),
         (_, Some(model)) => model.to_owned(),
         (Some(vendor), None) => vendor.to_owned(),
-        (None, None) => facts
-            .backing_file
-            .as_ref()?
-            .file_name()?
-            .to_string_lossy()
-            .into_owned(),
+        (None, None) => facts.backing_file.as_ref()?.file_name()?.to_string_lossy().into_owned(),
     };
     Some(printable(&title))
 }
@@ -247,10 +209,8 @@ fn link(facts: &Facts) -> String {
     let speed = facts.usb.as_ref().and_then(|usb| usb.speed_mbit);
     let word = match facts.bus {
         Bus::Usb => {
-            return speed.map_or_else(
-                || "USB".to_owned(),
-                |mbit| format!("USB {}", short_speed(mbit)),
-            );
+            return speed
+                .map_or_else(|| "USB".to_owned(), |mbit| format!("USB {}", short_speed(mbit)));
         }
         Bus::Sd => "SD card",
         Bus::Mmc => "eMMC",
@@ -273,11 +233,7 @@ fn link(facts: &Facts) -> String {
 }
 
 fn short_speed(mbit: u32) -> String {
-    if mbit >= 1000 {
-        format!("{}G", mbit / 1000)
-    } else {
-        format!("{mbit}M")
-    }
+    if mbit >= 1000 { format!("{}G", mbit / 1000) } else { format!("{mbit}M") }
 }
 
 /// Where the device or a part of it is mounted.
@@ -286,9 +242,5 @@ fn mounts(facts: &Facts) -> Vec<String> {
         User::Mount { at } => Some(at.to_string_lossy().into_owned()),
         _ => None,
     };
-    facts
-        .uses
-        .iter()
-        .filter_map(|used| mount(&used.by))
-        .collect()
+    facts.uses.iter().filter_map(|used| mount(&used.by)).collect()
 }

@@ -12,32 +12,14 @@ fn desk() -> Fixture {
     let disk = fixture.sata();
     fixture.part(&disk, "sda1", (8, 1), 1 << 20, 400 << 30);
     fixture.mount("8:1", "/", "ext4", "/dev/sda1");
-    let slow = UsbStick {
-        speed: "480",
-        version: " 2.10",
-        ..UsbStick::default()
-    };
+    let slow = UsbStick { speed: "480", version: " 2.10", ..UsbStick::default() };
     let stick = fixture.stick("sdb", 16, &slow);
-    fixture.write(
-        &format!("sys/devices/{PORT}/bos_descriptors"),
-        [5, 15, 8, 0, 1, 3, 16, 3],
-    );
+    fixture.write(&format!("sys/devices/{PORT}/bos_descriptors"), [5, 15, 8, 0, 1, 3, 16, 3]);
     fixture.part(&stick, "sdb1", (8, 17), 1 << 20, 30_751_588_352);
-    fixture.udev(
-        (8, 17),
-        &[("ID_FS_TYPE", "vfat"), ("ID_FS_LABEL_ENC", "MY\\x20STICK")],
-    );
-    fixture.link(
-        "dev/disk/by-id/usb-SanDisk_Ultra_Fit_4C530001-0:0",
-        "../../sdb",
-    );
+    fixture.udev((8, 17), &[("ID_FS_TYPE", "vfat"), ("ID_FS_LABEL_ENC", "MY\\x20STICK")]);
+    fixture.link("dev/disk/by-id/usb-SanDisk_Ultra_Fit_4C530001-0:0", "../../sdb");
     fixture.mount("8:17", "/media/me/MY\\040STICK", "vfat", "/dev/sdb1");
-    let empty = UsbStick {
-        port: "2-3",
-        bytes: 0,
-        model: "Card Reader",
-        ..UsbStick::default()
-    };
+    let empty = UsbStick { port: "2-3", bytes: 0, model: "Card Reader", ..UsbStick::default() };
     fixture.stick("sdc", 32, &empty);
     let ssd = UsbStick {
         port: "2-4",
@@ -47,16 +29,11 @@ fn desk() -> Fixture {
         ..UsbStick::default()
     };
     let ssd = fixture.stick("sdd", 48, &ssd);
-    for (file, value) in [
-        ("discard_granularity", "512"),
-        ("discard_max_bytes", "4294966784"),
-    ] {
+    for (file, value) in [("discard_granularity", "512"), ("discard_max_bytes", "4294966784")] {
         fixture.write(&format!("{ssd}/queue/{file}"), value);
     }
-    let host = format!(
-        "{}/scsi_disk/4:0:0:0/provisioning_mode",
-        ssd.trim_end_matches("/block/sdd")
-    );
+    let host =
+        format!("{}/scsi_disk/4:0:0:0/provisioning_mode", ssd.trim_end_matches("/block/sdd"));
     fixture.write(&host, "unmap\n");
     fixture.over("loop0", (7, 0), &[]);
     fixture
@@ -77,10 +54,7 @@ fn the_list_fits_80_columns_and_says_what_to_do() {
 fn everything_is_shown_with_all() {
     let text = list(&desk().system().all(), Show::All);
     assert!(text.contains("/dev/loop0"), "{text}");
-    assert!(
-        text.contains("/dev/sdc    no medium             USB 5G    no"),
-        "{text}"
-    );
+    assert!(text.contains("/dev/sdc    no medium             USB 5G    no"), "{text}");
     assert!(text.contains("/dev/sda1 is mounted at /"), "{text}");
     assert!(!text.contains("Not shown"), "{text}");
 }
@@ -91,14 +65,9 @@ fn json_has_the_same_devices_and_verdicts() {
     let value: Value = serde_json::from_str(&json(&all, Show::Media)).unwrap();
     assert_eq!(value["schema"], "mediawriter-devices/1");
     let devices = value["devices"].as_array().unwrap();
-    let paths: Vec<&str> = devices
-        .iter()
-        .map(|d| d["path"].as_str().unwrap())
-        .collect();
+    let paths: Vec<&str> = devices.iter().map(|d| d["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["/dev/sda", "/dev/sdb", "/dev/sdd"]);
-    let [system, slow, ssd] = &devices[..] else {
-        panic!("{devices:?}")
-    };
+    let [system, slow, ssd] = &devices[..] else { panic!("{devices:?}") };
     assert_eq!(system["system"], "holds / (on sda1)");
     assert_eq!(system["flash"]["accepted"], false);
     assert_eq!(system["flash"]["refusals"][0]["rule"], "system-disk");
@@ -109,10 +78,7 @@ fn json_has_the_same_devices_and_verdicts() {
     assert_eq!(slow["usb"]["superspeed_capable"], true);
     assert_eq!(slow["usb"]["transport"], "bulk-only");
     assert_eq!(slow["warnings"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        ssd["flash"],
-        serde_json::json!({"accepted": true, "refusals": []})
-    );
+    assert_eq!(ssd["flash"], serde_json::json!({"accepted": true, "refusals": []}));
     assert_eq!(ssd["usb"]["transport"], "uas");
     assert_eq!(ssd["size_bytes"], 30_752_636_928_u64);
     assert_eq!(ssd["size_gb"], 30.75);
@@ -132,13 +98,7 @@ fn hostile_names_cannot_steer_the_terminal() {
     };
     let stick = fixture.stick("sdb", 16, &evil);
     fixture.part(&stick, "sdb1", (8, 17), 1 << 20, 1 << 30);
-    fixture.udev(
-        (8, 17),
-        &[
-            ("ID_FS_TYPE", "vfat"),
-            ("ID_FS_LABEL_ENC", "\\x1b[31m\\x0a"),
-        ],
-    );
+    fixture.udev((8, 17), &[("ID_FS_TYPE", "vfat"), ("ID_FS_LABEL_ENC", "\\x1b[31m\\x0a")]);
     fixture.mount("8:17", "/media/\u{1b}[5m\\012x", "vfat", "/dev/sdb1");
     let all = fixture.system().all();
     for text in [list(&all, Show::All), json(&all, Show::All)] {
