@@ -1,6 +1,7 @@
 //! mediawriter makes install media and proves them.
 
 pub mod cancel;
+pub mod cli;
 pub mod device;
 pub mod digest;
 pub mod error;

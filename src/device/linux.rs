@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{major, minor};
@@ -84,16 +84,6 @@ impl LinuxDevice {
     /// The descriptor, for SG_IO.
     pub fn file(&self) -> &File {
         &self.file
-    }
-
-    /// Lets the kernel read the partition table again.
-    pub fn reread_partitions(&self) -> io::Result<()> {
-        ioctl::reread_partitions(&*self.file)
-    }
-
-    /// Stops the drive and ejects the medium.
-    pub fn eject(&self) -> io::Result<()> {
-        ioctl::eject(&*self.file)
     }
 }
 
@@ -220,9 +210,12 @@ impl BlockDevice for LinuxDevice {
     fn kernel_counters(&self) -> Option<(u64, u64)> {
         self.system.kernel_counters(self.expected.rdev)
     }
-}
 
-/// Whether a path names a block device, for callers that only need to tell.
-pub fn is_block_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+    fn reread_partitions(&self) -> io::Result<()> {
+        ioctl::reread_partitions(&*self.file)
+    }
+
+    fn eject(&self) -> io::Result<()> {
+        ioctl::eject(&*self.file)
+    }
 }

@@ -18,8 +18,10 @@ pub mod linux;
 pub mod look;
 pub mod policy;
 pub mod pool;
+pub mod power;
 pub mod probe;
 pub mod refusal;
+pub mod scsi;
 pub mod sim;
 pub mod target;
 
@@ -84,5 +86,13 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// (Documentation/block/stat.rst), where it counts.
     fn kernel_counters(&self) -> Option<(u64, u64)> {
         None
+    }
+    /// Lets the kernel read the partition table again; nothing where there is no kernel device.
+    fn reread_partitions(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Stops the drive and ejects the medium.
+    fn eject(&self) -> io::Result<()> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::image::ReadAt;
 
 pub mod file;
+pub mod interruptible;
 pub mod memory;
 pub mod pipe;
 

@@ -7,6 +7,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
+use crate::error::Error;
+
+pub mod confirm;
 pub mod devices;
 mod jsonl;
 mod lines;
@@ -66,6 +69,23 @@ impl Sink {
     fn line(&mut self, text: &str) {
         self.put(&format!("{text}\n"));
     }
+}
+
+/// Prints an error on standard error.
+pub fn print_error(error: &Error) {
+    let text = error.to_string();
+    let lines: Vec<String> = text.lines().map(printable).collect();
+    talk(&format!("error: {}", lines.join("\n")));
+}
+
+/// Prints text, clean already, on standard error. Whoever closed it has seen enough.
+pub fn talk(text: &str) {
+    io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
+}
+
+/// Prints text, clean already, on standard output.
+pub fn print(text: &str) {
+    io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).ok();
 }
 
 impl fmt::Debug for Sink {

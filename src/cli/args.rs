@@ -1,0 +1,230 @@
+//! What the user typed. clap structs only: no system calls, no defaults that need a look at the
+//! machine. `resolve` makes jobs of them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::digest::Sha256;
+use crate::units::{Bytes, parse_duration};
+
+/// Makes install media and proves them.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Printed below the help; README has the same table.
+pub const EXIT_CODES: &str = "\
+Exit codes: 0 done and every requested check matched; 1 could not complete; 2 usage;
+3 refused by the safety policy; 4 source is not the published one; 5 medium differs;
+6 written, but not verified; 128+N ended by signal N.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write an image to a stick, read everything back, and report
+    Flash(Flash),
+    /// Compare a stick with an image, a digest or an earlier record; writes nothing
+    Verify(Verify),
+    /// Give all blocks back to a drive (TRIM), or trim a mounted filesystem
+    Discard(DiscardArgs),
+    /// List disks: what they are, how they are connected, whether flash would accept them
+    Devices(Devices),
+    /// Try it without hardware: write, verify and report onto a file
+    Demo(Demo),
+}
+
+/// Where results go.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Output {
+    /// Write one CSV row per second to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) log: Option<PathBuf>,
+    /// Save the run's record as JSON to FILE, not to the state folder
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) record: Option<PathBuf>,
+    /// Print JSON lines on standard output; talk goes to standard error
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(long, short, help_heading = "Output")]
+    pub(crate) quiet: bool,
+}
+
+/// How bytes are moved.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Tuning {
+    /// Bytes per I/O, e.g. 1MiB [default: 4MiB, less on a slow device]
+    #[arg(long, value_name = "SIZE", help_heading = "Tuning")]
+    pub(crate) block_size: Option<Bytes>,
+    /// I/Os in flight [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Tuning")]
+    pub(crate) queue_depth: Option<u16>,
+}
+
+/// What is needed to get past the gate.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Gate {
+    /// Do not ask; for scripts
+    #[arg(long, short = 'y', help_heading = "Safety")]
+    pub(crate) yes: bool,
+    /// Unmount the target's filesystems first
+    #[arg(long, help_heading = "Safety")]
+    pub(crate) unmount: bool,
+    /// Lift the refusals that docs/safety.md calls liftable: fixed internal disks, virtual
+    /// devices, a sector size that does not fit. Never mounts, swap, holders or the system disk
+    #[arg(long, help_heading = "Safety")]
+    pub(crate) force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiscardWhen {
+    /// Where the device can; a failure is a warning
+    Auto,
+    /// Or the flash does not begin
+    Always,
+    /// Not at all
+    Never,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Flash {
+    /// Image file, or - for standard input
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: OsString,
+    /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: Option<OsString>,
+    /// Published SHA-256 of the image; a mismatch leaves the stick unbootable
+    #[arg(long, value_name = "HEX")]
+    pub(crate) sha256: Option<Sha256>,
+    /// Give blocks back before the write
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) discard: DiscardWhen,
+    /// With --discard auto: give up discarding after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
+    pub(crate) discard_timeout: Duration,
+    /// Do not read back; the result is then not proven
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Make the target file first, with this size; TARGET must not exist
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) create: Option<Bytes>,
+    /// Eject and power down the stick when all is well
+    #[arg(long)]
+    pub(crate) eject: bool,
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Verify {
+    /// Block device, partition, file, or sim:...
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: OsString,
+    /// Image file to compare with
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: Option<OsString>,
+    /// SHA-256 that the image, or the first --size bytes of the target, must have
+    #[arg(long, value_name = "HEX")]
+    pub(crate) sha256: Option<Sha256>,
+    /// Bytes to read when there is no SOURCE
+    #[arg(long, value_name = "SIZE", requires = "sha256", conflicts_with = "source")]
+    pub(crate) size: Option<Bytes>,
+    /// Compare with what this record of an earlier flash says was written
+    #[arg(long = "record", value_name = "RECORD", conflicts_with_all = ["source", "sha256", "size"])]
+    pub(crate) against: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
+    #[command(flatten)]
+    pub(crate) output: VerifyOutput,
+}
+
+/// As [`Output`]; `--record` names the record to compare with here.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct VerifyOutput {
+    /// Write one CSV row per second to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) log: Option<PathBuf>,
+    /// Save this run's record as JSON to FILE, not to the state folder
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) save_record: Option<PathBuf>,
+    /// Print JSON lines on standard output; talk goes to standard error
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(long, short, help_heading = "Output")]
+    pub(crate) quiet: bool,
+}
+
+impl From<VerifyOutput> for Output {
+    fn from(typed: VerifyOutput) -> Self {
+        let VerifyOutput { log, save_record, json, quiet } = typed;
+        Self { log, record: save_record, json, quiet }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DiscardArgs {
+    /// Block device, existing file, or sim:...
+    #[arg(value_name = "TARGET", required_unless_present = "trim")]
+    pub(crate) target: Option<OsString>,
+    /// Trim the free space of the filesystem mounted at PATH (FITRIM); a disk: of all that are
+    /// mounted from it. No data is lost
+    #[arg(long, value_name = "PATH", conflicts_with = "target")]
+    pub(crate) trim: Option<PathBuf>,
+    /// First byte
+    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "trim")]
+    pub(crate) offset: Bytes,
+    /// Number of bytes [default: to the end]
+    #[arg(long, value_name = "SIZE", conflicts_with = "trim")]
+    pub(crate) length: Option<Bytes>,
+    /// Secure discard (BLKSECDISCARD), where the drive has it
+    #[arg(long, conflicts_with_all = ["zero", "trim"])]
+    pub(crate) secure: bool,
+    /// Zeros afterwards (BLKZEROOUT), by the drive or by writing them
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) zero: bool,
+    /// Read 64 places afterwards and say what they return
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) sample: bool,
+    /// Let the kernel use UNMAP on a drive that announces it though the kernel does not offer it
+    /// (writes provisioning_mode); read the risk that `discard` prints first
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) enable_unmap: bool,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Devices {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also empty slots, ram, loop, zram, dm and md devices
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Keep the stick as FILE (it boots in an emulator)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

@@ -1,0 +1,222 @@
+//! `discard`: gives blocks back, or says exactly why it cannot be done.
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::ExitCode;
+
+use super::args::DiscardArgs;
+use super::open::{Opened, Target, Wish, ask, resolve};
+use super::session::{Session, never_began};
+use super::usage;
+use crate::cancel::CancelToken;
+use crate::device::facts::Facts;
+use crate::device::linux::LinuxDevice;
+use crate::device::policy::{Purpose, approve};
+use crate::device::probe::System;
+use crate::device::scsi::{Provisioning, explain};
+use crate::device::{BlockDevice, Discard};
+use crate::error::{Context as _, Error, Kind, Result};
+use crate::event::Span;
+use crate::flow::discard::{Plan, Samples, discard, sample};
+use crate::sys::sgio;
+use crate::text::printable_path;
+use crate::ui;
+use crate::ui::devices::{Verdict, detail};
+use crate::units::Bytes;
+
+pub(super) fn run(args: DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    let output = args.output.clone();
+    match approved(&args, words, &cancel) {
+        Ok((target, opened)) => work(&args, &target, &opened, (words, cancel)),
+        Err(error) => never_began(words, &output, error),
+    }
+}
+
+/// Judges, explains, asks, opens.
+fn approved(
+    args: &DiscardArgs,
+    words: &[OsString],
+    cancel: &CancelToken,
+) -> Result<(Target, Opened)> {
+    let word = args.target.clone().ok_or_else(|| usage("no TARGET was given"))?;
+    let wish = Wish { purpose: Purpose::Discard, gate: &args.gate, image_size: None, source: None };
+    let target = resolve(&word, &wish)?;
+    let switch = match &target {
+        Target::Block(approved) if !args.zero => needs_switch(approved.facts(), args)?,
+        Target::Block(_) | Target::File(_) | Target::Sim(_) => false,
+    };
+    ask(&question(args, &target, switch), &target, &args.gate, false, cancel)?;
+    let unmount = args.gate.unmount;
+    let mut target = target.judge_again(&wish, unmount)?;
+    target.unmount()?;
+    if unmount {
+        target = target.judge_again(&wish, false)?;
+    }
+    if switch {
+        set_mode(&target.facts(), "unmap")?;
+        target = target.judge_again(&wish, false)?;
+    }
+    let opened = target.open(Purpose::Discard, words)?;
+    Ok((target, opened))
+}
+
+/// Whether provisioning_mode has to be switched; an error where there is no discard and nothing
+/// may be switched.
+fn needs_switch(facts: &Facts, args: &DiscardArgs) -> Result<bool> {
+    if facts.discard.max_bytes > 0 {
+        return Ok(false);
+    }
+    let drive = ask_drive(facts);
+    let lines = explain(facts, &drive);
+    if args.enable_unmap && drive.announces_unmap() && facts.discard.provisioning_file.is_some() {
+        return Ok(true);
+    }
+    let mut text = lines.join("\n  ");
+    if args.enable_unmap {
+        text.push_str("\n  --enable-unmap was given, but the drive does not announce UNMAP: nothing was changed");
+    }
+    Err(Error::new(
+        Kind::Io,
+        format!("{} cannot be discarded\n  {text}", printable_path(&facts.path)),
+    )
+    .hint("--zero overwrites it with zeros instead, at the speed of writing"))
+}
+
+/// The pages from /sys where the kernel has them, else from the drive itself.
+fn ask_drive(facts: &Facts) -> Provisioning {
+    let rules = crate::device::policy::Rules {
+        purpose: Purpose::ReadOnly,
+        force: false,
+        unmount: false,
+        image_size: None,
+        source: None,
+    };
+    let device = approve(facts.clone(), &rules)
+        .ok()
+        .and_then(|a| LinuxDevice::open(&a, System::host()).ok());
+    let page = |known: &Option<Vec<u8>>, code| {
+        known.clone().or_else(|| device.as_ref().and_then(|d| sgio::vpd_page(d.file(), code).ok()))
+    };
+    let (b0, b2) = (page(&facts.discard.vpd_b0, 0xb0), page(&facts.discard.vpd_b2, 0xb2));
+    let capacity = device.as_ref().and_then(|d| sgio::read_capacity_16(d.file()).ok());
+    Provisioning::parse(b0.as_deref(), b2.as_deref(), capacity.as_deref())
+}
+
+fn question(args: &DiscardArgs, target: &Target, switch: bool) -> String {
+    let facts = target.facts();
+    let what = match target {
+        Target::Block(_) => detail(&facts, &Verdict::of(&facts)),
+        Target::File(_) | Target::Sim(_) => format!("{} ({})\n", target.name(), Bytes(facts.size)),
+    };
+    let how = if args.zero {
+        "overwritten with zeros"
+    } else if args.secure {
+        "given back securely (BLKSECDISCARD); nothing can be recovered"
+    } else {
+        "given back to the drive (discard); treat all data as lost, but not as erased"
+    };
+    let length = args.length.map_or_else(|| "to the end".to_owned(), |length| length.to_string());
+    let switch = if switch {
+        "\nprovisioning_mode is set to unmap first. Risk: a bridge that announces UNMAP and does it wrong can hang \
+         or damage data on the whole drive."
+    } else {
+        ""
+    };
+    format!("{what}From byte {}, {length}: blocks are {how}.{switch}", args.offset.0)
+}
+
+fn set_mode(facts: &Facts, mode: &str) -> Result<()> {
+    let Some(file) = &facts.discard.provisioning_file else { return Ok(()) };
+    fs::write(file, mode).context(|| format!("cannot write {mode} to {}", printable_path(file)))?;
+    ui::talk(&format!("wrote {mode} to {}", printable_path(file)));
+    Ok(())
+}
+
+fn work(
+    args: &DiscardArgs,
+    target: &Target,
+    opened: &Opened,
+    (words, cancel): (&[OsString], CancelToken),
+) -> Result<ExitCode> {
+    let device = &*opened.device;
+    let session = Session::start(
+        "discard",
+        words,
+        args.output.clone(),
+        opened.clock.clone(),
+        (cancel, target.name()),
+    )?;
+    session.edit(|record| {
+        record.device = Some(target.facts());
+        record.geometry = Some(device.geometry().clone());
+    });
+    let done = give_back(args, device, &session);
+    if let Err(error) = &done
+        && args.enable_unmap
+        && let Some(mode) = original_mode(target)
+    {
+        // What was switched on for this run and did not work is put back.
+        let put_back = set_mode(&target.facts(), &mode);
+        session.cx.events.warn(
+            "unmap-failed",
+            format!(
+                "UNMAP did not work ({}); provisioning_mode {}",
+                error.message(),
+                if put_back.is_ok() { "was put back" } else { "could not be put back" }
+            ),
+        );
+    }
+    device.reread_partitions().ok();
+    Ok(session.end(done))
+}
+
+/// The mode before `--enable-unmap`; the kernel's own choice for a drive without it is `full`.
+fn original_mode(target: &Target) -> Option<String> {
+    target.facts().discard.provisioning_file.is_some().then(|| "full".to_owned())
+}
+
+fn give_back(args: &DiscardArgs, device: &dyn BlockDevice, session: &Session) -> Result<String> {
+    let size = device.geometry().size;
+    let offset = args.offset.0;
+    let room = size.checked_sub(offset).filter(|room| *room > 0).ok_or_else(|| {
+        usage(format!(
+            "--offset {offset} lies behind the end of {}, {size} bytes",
+            session.cx.target
+        ))
+    })?;
+    let len = args.length.map_or(room, |length| length.0);
+    if len > room {
+        return Err(usage(format!(
+            "--offset {offset} and --length {len} reach behind the end, {size} bytes"
+        )));
+    }
+    let how = match (args.zero, args.secure) {
+        (true, _) => Discard::Zero,
+        (_, true) => Discard::Secure,
+        _ => Discard::Trim,
+    };
+    let plan = Plan { range: Span { offset, len }, how, budget: None };
+    let done = discard(device, &plan, &session.cx)?;
+    let seconds = done.nanos as f64 / 1e9;
+    let verb = match how {
+        Discard::Zero => "zeroed",
+        Discard::Secure => "securely discarded",
+        Discard::Trim => "discarded",
+    };
+    let mut text =
+        format!("{} bytes {verb} ({}) in {seconds:.3} s", done.done.len, Bytes(done.done.len));
+    if done.left_alone > 0 {
+        text.push_str(&format!(
+            "; {} bytes at the ends fill no granule and were left alone",
+            done.left_alone
+        ));
+    }
+    if args.sample {
+        let Samples { taken, zero, ones } = sample(device, done.done, &session.cx)?;
+        text.push_str(&format!(
+            "; of {taken} places read, {zero} return zeros, {ones} return 0xff, {} return other data",
+            taken - zero - ones
+        ));
+    }
+    Ok(text)
+}

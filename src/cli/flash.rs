@@ -1,0 +1,364 @@
+//! `flash`: look at the source, look at the target, ask, write, prove.
+
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::args::{DiscardWhen, Flash, Output};
+use super::open::{Image, Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer};
+use super::session::{Session, never_began};
+use super::usage;
+use crate::cancel::CancelToken;
+use crate::device::BlockDevice;
+use crate::device::facts::Facts;
+use crate::device::look::Look;
+use crate::device::policy::Purpose;
+use crate::device::power;
+use crate::error::{Error, Result};
+use crate::event::{Span, Verdict};
+use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
+use crate::host::invoker::{CreateMode, Invoker};
+use crate::image::{Advice, Degree, ImageInfo, sector_size_conflict};
+use crate::report::record::{Settings, SourceFacts};
+use crate::text::printable_path;
+use crate::ui;
+use crate::ui::devices::{Verdict as DeviceVerdict, detail, link_warning};
+use crate::units::Bytes;
+
+/// Everything is decided; only the person has not answered yet.
+struct Job {
+    args: Flash,
+    image: Image,
+    info: ImageInfo,
+    target: Target,
+    warnings: Vec<String>,
+}
+
+pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    let output = args.output.clone();
+    match prepare(args, &cancel) {
+        Ok(job) if job.args.dry_run => {
+            ui::print(&format!("{}\nDry run: nothing was written.\n", job.question()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(job) => match job.approved(words, &cancel) {
+            Ok((job, opened)) => job.run(&opened, words, cancel),
+            Err(error) => never_began(words, &output, error),
+        },
+        Err(error) => never_began(words, &output, error),
+    }
+}
+
+fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
+    let Some(word) = args.target.clone() else {
+        return Err(usage("no TARGET was given, and none is ever chosen for you").hint(
+            "`mediawriter devices` lists the sticks; then: mediawriter flash SOURCE /dev/sdX",
+        ));
+    };
+    let image = Image::open(&args.source, cancel)?;
+    let info = image.inspect()?;
+    let mut warnings = judge_image(&info, &image)?;
+    if let Some(size) = args.create {
+        create(Path::new(&word), size)?;
+    }
+    let wish = wish(&args, &image);
+    let target = resolve(&word, &wish)?;
+    if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
+        if conflict.degree == Degree::Conflict && !args.gate.force {
+            return Err(Error::refused(format!("sector-size: {}", conflict.text)).hint(
+                "use a medium with the image's sector size; --force writes it all the same",
+            ));
+        }
+        warnings.push(conflict.text);
+    }
+    warnings.extend(link_warning(&target.facts()));
+    Ok(Job { args, image, info, target, warnings })
+}
+
+fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
+    Wish {
+        purpose: Purpose::Write,
+        gate: &args.gate,
+        image_size: image.source().info().len,
+        source: image.at(),
+    }
+}
+
+/// Refuses what is no image; returns what else is to be told.
+fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
+    let name = &image.source().info().name;
+    let mut warnings: Vec<String> = info.notes.iter().map(ToString::to_string).collect();
+    match info.advice() {
+        Advice::Refuse => Err(refusal(info, name, &warnings)),
+        Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
+            .hint(format!("unpack it in a pipe, e.g. xz -dc {name} | mediawriter flash - TARGET"))),
+        Advice::Compose => Err(Error::refused(format!(
+            "{name} is a Windows install ISO: copied raw it does not boot from a stick, and this version \
+             does not build Windows media"
+        ))
+        .hint("Microsoft's media creation tool or Rufus can make that stick")),
+        Advice::Write | Advice::Confirm => {
+            if !info.boot.bios.is_yes() && !info.boot.uefi.is_yes() && !info.boot.raspberry_pi {
+                warnings.push(format!("will probably not boot: BIOS {}; UEFI {}", info.boot.bios, info.boot.uefi));
+            }
+            Ok(warnings)
+        }
+    }
+}
+
+fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
+    let hint = match notes.first() {
+        Some(note) => note.clone(),
+        None => "name the image itself, not what accompanies it".to_owned(),
+    };
+    Error::refused(format!("{name} is {}, not a disk image", info.kind)).hint(hint)
+}
+
+/// Makes a new sparse file, owned by the person who called.
+fn create(path: &Path, size: Bytes) -> Result<()> {
+    if path.starts_with("/dev") {
+        return Err(Error::refused(format!(
+            "{}: no file is ever created below /dev",
+            printable_path(path)
+        )));
+    }
+    if size.0 == 0 || !size.0.is_multiple_of(512) {
+        return Err(usage(format!(
+            "--create {}: a stick's size is a multiple of 512 bytes",
+            size.0
+        )));
+    }
+    let file = Invoker::current().create(path, CreateMode::NewOnly)?;
+    file.set_len(size.0)
+        .map_err(|e| Error::io(format!("cannot make {} {size} long", printable_path(path)), e))
+}
+
+impl Job {
+    /// What would happen, for the person who has to say yes.
+    fn question(&self) -> String {
+        let mut text = String::new();
+        let facts = self.target.facts();
+        let source = self.image.source().info();
+        let size =
+            source.len.map_or_else(|| "unknown size".to_owned(), |len| Bytes(len).to_string());
+        let label =
+            self.info.label.as_ref().map_or_else(String::new, |label| format!(" \"{label}\""));
+        // A String takes every write.
+        writeln!(text, "Source   {}\n         {}{label}, {size}", source.name, self.info.kind).ok();
+        let archs = self.info.boot.uefi_archs.join(", ");
+        let archs = if archs.is_empty() { archs } else { format!(" ({archs})") };
+        writeln!(
+            text,
+            "         boots: BIOS {}; UEFI {}{archs}",
+            self.info.boot.bios, self.info.boot.uefi
+        )
+        .ok();
+        match &self.target {
+            Target::Block(_) => {
+                writeln!(text, "Target   everything on it will be lost:").ok();
+                let shown = detail(&facts, &DeviceVerdict::of(&facts));
+                text.extend(shown.lines().map(|line| format!("         {line}\n")));
+            }
+            Target::File(path) => {
+                let size = Bytes(facts.size);
+                writeln!(
+                    text,
+                    "Target   {} (a file of {size}); its contents will be lost",
+                    printable_path(path)
+                )
+                .ok();
+            }
+            Target::Sim(spec) => {
+                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).unwrap_or(())
+            }
+        }
+        writeln!(text, "Plan     {}", self.plan_in_words()).ok();
+        for warning in &self.warnings {
+            writeln!(text, "Warning  {warning}").ok();
+        }
+        text
+    }
+
+    fn plan_in_words(&self) -> String {
+        let args = &self.args;
+        let mut steps = Vec::new();
+        if args.gate.unmount {
+            steps.push("unmount");
+        }
+        steps.push(match args.discard {
+            DiscardWhen::Auto => "discard if the device can",
+            DiscardWhen::Always => "discard",
+            DiscardWhen::Never => "no discard",
+        });
+        steps.push("write, flush, release the first chunk");
+        steps.push(if args.no_verify { "no verification" } else { "read everything back" });
+        if args.eject {
+            steps.push("eject");
+        }
+        let block =
+            args.tuning.block_size.map_or_else(|| "4.00 MiB or less".to_owned(), Bytes::binary);
+        format!("{}; blocks of {block}", steps.join(", "))
+    }
+
+    /// Asks, unmounts, judges again, opens.
+    fn approved(mut self, words: &[OsString], cancel: &CancelToken) -> Result<(Self, Opened)> {
+        let piped = matches!(self.image, Image::Pipe(_));
+        // A file that was made for this run holds nothing.
+        if self.args.create.is_none() {
+            ask(&self.question(), &self.target, &self.args.gate, piped, cancel)?;
+        }
+        let wish = wish(&self.args, &self.image);
+        let unmount = self.args.gate.unmount;
+        let mut target = self.target.judge_again(&wish, unmount)?;
+        for at in target.unmount()? {
+            self.warnings.push(format!("unmounted {}", printable_path(&at)));
+        }
+        if unmount {
+            target = target.judge_again(&wish, false)?;
+        }
+        let opened = target.open(Purpose::Write, words)?;
+        self.target = target;
+        Ok((self, opened))
+    }
+
+    fn run(self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+        let device = &*opened.device;
+        let args = &self.args;
+        let plan = Plan {
+            transfer: transfer(&args.tuning, device.geometry(), self.target.is_simulated())?,
+            expected: args.sha256,
+            verify: !args.no_verify,
+            discard: match args.discard {
+                DiscardWhen::Auto => DiscardMode::Auto(args.discard_timeout),
+                DiscardWhen::Always => DiscardMode::Always,
+                DiscardWhen::Never => DiscardMode::Never,
+            },
+        };
+        let output: Output = args.output.clone();
+        let session = Session::start(
+            "flash",
+            words,
+            output,
+            opened.clock.clone(),
+            (cancel, self.target.name()),
+        )?;
+        self.describe(&session, device, &plan);
+        let known = OnceCell::new();
+        let find = |span: Span| {
+            // A pipe is gone by then; what came of it is on the medium.
+            let info = known.get_or_init(|| match &self.image {
+                Image::File(..) => Some(self.info.clone()),
+                Image::Pipe(_) => inspect_medium(&Look(device)),
+            });
+            info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
+        };
+        let done = flash(self.image.source(), device, &plan, &find, &session.cx);
+        see_partitions(device, &session);
+        let done = done.and_then(|flashed| self.finish(flashed, device, &session));
+        Ok(session.end(done))
+    }
+
+    fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
+        let info = self.image.source().info();
+        session.edit(|record| {
+            record.device = Some(self.target.facts());
+            record.geometry = Some(device.geometry().clone());
+            record.source = Some(SourceFacts {
+                name: info.name.clone(),
+                kind: self.image.kind().to_owned(),
+                size: info.len,
+                sha256_expected: plan.expected.map(|digest| digest.to_string()),
+                sha256_actual: None,
+            });
+            record.settings = Some(Settings {
+                block_size: plan.transfer.block as u64,
+                queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),
+                direct: true,
+                discard: plan_word(plan.discard).to_owned(),
+            });
+        });
+        if !device.geometry().direct {
+            session.cx.events.warn(
+                "no-direct-io",
+                format!(
+                    "{} refuses O_DIRECT: synchronous writes and dropped caches take its place",
+                    self.target.name()
+                ),
+            );
+        }
+        let backup = self.info.table.as_ref().and_then(|table| table.backup_gpt);
+        if let Some(at) = backup.filter(|at| at + 4096 < device.geometry().size) {
+            session.cx.events.note(
+                "backup-gpt-inside",
+                format!(
+                    "the image's backup partition table lies at {}, not at the end of this larger medium; \
+                     kernels and tools may say so, it boots all the same",
+                    Bytes(at)
+                ),
+            );
+        }
+        for warning in &self.warnings {
+            session.cx.events.warn("before-write", warning.clone());
+        }
+    }
+
+    /// After the write: the map goes into the record, the stick is ejected.
+    fn finish(
+        &self,
+        flashed: Flashed,
+        device: &dyn BlockDevice,
+        session: &Session,
+    ) -> Result<String> {
+        let Flashed { bytes, sha256: _, map, media } = flashed;
+        session.edit(|record| record.chunk_map = Some(map));
+        if self.args.eject {
+            eject(device, &self.target.facts(), session);
+        }
+        if let Verdict::NotChecked { reason } = &media {
+            if !self.args.no_verify {
+                return Err(Error::new(
+                    crate::error::Kind::Unverified,
+                    format!("written, but not verified: {reason}"),
+                ));
+            }
+            return Ok(format!("{} written and flushed, not verified ({reason})", Bytes(bytes)));
+        }
+        Ok(format!("{} written, flushed and read back: every byte matches", Bytes(bytes)))
+    }
+}
+
+fn plan_word(discard: DiscardMode) -> &'static str {
+    match discard {
+        DiscardMode::Auto(_) => "auto",
+        DiscardMode::Always => "always",
+        DiscardMode::Never => "never",
+    }
+}
+
+/// The kernel reads the partition table again, only now that nothing is left to be read back.
+fn see_partitions(device: &dyn BlockDevice, session: &Session) {
+    match device.reread_partitions() {
+        Ok(()) => {}
+        // A loop device without partition scanning, a device that is gone: nothing to see.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
+        Err(e) => session.cx.events.note(
+            "partitions-not-reread",
+            format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
+        ),
+    }
+}
+
+fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
+    match power::take_off(device, facts) {
+        Ok(what) => session.cx.events.note("ejected", what),
+        Err(e) => session.cx.events.warn(
+            "not-ejected",
+            format!(
+                "{} could not be ejected ({e}); everything is flushed, it can be pulled out",
+                session.cx.target
+            ),
+        ),
+    }
+}

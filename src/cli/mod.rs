@@ -1,0 +1,80 @@
+//! The command line: from what was typed to a job, its observers and its exit code. Nothing below
+//! `cli` knows that there is a command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cancel::CancelToken;
+use crate::error::{Error, Kind, Result};
+use crate::host::signals;
+use crate::ui;
+
+pub mod args;
+mod demo;
+mod devices;
+mod discard;
+mod flash;
+mod open;
+mod session;
+mod trim;
+mod verify;
+
+use args::{Cli, Command};
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; a closed pipe is nobody's.
+            error.print().ok();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let run = Run { words, typed: cli };
+    let done = signals::install().and_then(|cancel| run.command(cancel));
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            ui::print_error(&error);
+            exit(error.kind())
+        }
+    }
+}
+
+/// A failure's exit code; a signal's own death, so that a calling shell sees it.
+fn exit(kind: Kind) -> ExitCode {
+    match kind {
+        Kind::Cancelled(signal) => signals::reraise(signal),
+        _ => ExitCode::from(kind.exit_code()),
+    }
+}
+
+struct Run {
+    words: Vec<OsString>,
+    typed: Cli,
+}
+
+impl Run {
+    fn command(self, cancel: CancelToken) -> Result<ExitCode> {
+        let words = self.words;
+        match self.typed.command {
+            Command::Flash(args) => flash::run(args, &words, cancel),
+            Command::Verify(args) => verify::run(args, &words, cancel),
+            Command::Discard(args) => match args.trim {
+                Some(path) => trim::run(&path),
+                None => discard::run(args, &words, cancel),
+            },
+            Command::Devices(args) => Ok(devices::run(&args)),
+            Command::Demo(args) => demo::run(args, &words, cancel),
+        }
+    }
+}
+
+/// A command line that clap cannot judge alone.
+fn usage(what: impl Into<String>) -> Error {
+    Error::usage(what)
+}

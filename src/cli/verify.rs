@@ -1,0 +1,202 @@
+//! `verify`: the medium against an image, a digest or an earlier record. Opens read-only.
+
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::args::{Gate, Output, Verify};
+use super::open::{Image, Opened, Target, Wish, inspect_medium, locate, resolve, transfer};
+use super::session::{Session, never_began};
+use super::usage;
+use crate::cancel::CancelToken;
+use crate::device::facts::User;
+use crate::device::look::Look;
+use crate::device::policy::Purpose;
+use crate::error::{Context as _, Error, Kind, Result};
+use crate::event::{Span, Verdict};
+use crate::flow::flash::mismatch;
+use crate::flow::verify::{Expected, verify};
+use crate::image::ImageInfo;
+use crate::report::RunRecord;
+use crate::report::record::{Settings, SourceFacts};
+use crate::text::printable_path;
+use crate::units::Bytes;
+
+/// What to compare with, as it was resolved.
+enum Truth {
+    Image(Box<Image>, Box<ImageInfo>),
+    Record(Box<RunRecord>),
+    Digest(u64),
+}
+
+pub(super) fn run(args: Verify, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    let output: Output = args.output.clone().into();
+    match prepare(&args, words, &cancel) {
+        Ok((truth, target, opened)) => work(&args, &truth, &target, &opened, (words, cancel)),
+        Err(error) => never_began(words, &output, error),
+    }
+}
+
+fn prepare(
+    args: &Verify,
+    words: &[OsString],
+    cancel: &CancelToken,
+) -> Result<(Truth, Target, Opened)> {
+    let truth = truth(args, cancel)?;
+    let gate = Gate::default();
+    let wish = Wish { purpose: Purpose::ReadOnly, gate: &gate, image_size: None, source: None };
+    let target = resolve(&args.target, &wish)?;
+    let opened = target.open(Purpose::ReadOnly, words)?;
+    Ok((truth, target, opened))
+}
+
+fn truth(args: &Verify, cancel: &CancelToken) -> Result<Truth> {
+    if let Some(path) = &args.against {
+        let bytes = fs::read(path)
+            .context(|| format!("cannot read the record {}", printable_path(path)))?;
+        let record = RunRecord::parse(&bytes)?;
+        if record.chunk_map.is_none() {
+            return Err(no_map(path));
+        }
+        return Ok(Truth::Record(Box::new(record)));
+    }
+    if let Some(source) = &args.source {
+        let image = Image::open(source, cancel)?;
+        let info = image.inspect()?;
+        return Ok(Truth::Image(Box::new(image), Box::new(info)));
+    }
+    match (args.sha256, args.size) {
+        (Some(_), Some(size)) if size.0 > 0 => Ok(Truth::Digest(size.0)),
+        (Some(_), _) => Err(usage("--sha256 without SOURCE needs --size: how many bytes to read")),
+        _ => {
+            Err(usage("nothing to compare with: give SOURCE, or --sha256 with --size, or --record")
+                .hint("mediawriter verify /dev/sdX image.iso"))
+        }
+    }
+}
+
+fn no_map(path: &Path) -> Error {
+    Error::usage(format!(
+        "{} is the record of a run that did not complete a write",
+        printable_path(path)
+    ))
+    .hint("use the record of a flash that ended well")
+}
+
+fn work(
+    args: &Verify,
+    truth: &Truth,
+    target: &Target,
+    opened: &Opened,
+    (words, cancel): (&[OsString], CancelToken),
+) -> Result<ExitCode> {
+    let device = &*opened.device;
+    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated())?;
+    let output: Output = args.output.clone().into();
+    let session =
+        Session::start("verify", words, output, opened.clock.clone(), (cancel, target.name()))?;
+    session.edit(|record| {
+        record.device = Some(target.facts());
+        record.geometry = Some(device.geometry().clone());
+        record.source = Some(describe(truth, args));
+        record.settings = Some(Settings {
+            block_size: transfer.block as u64,
+            queue_depth: u32::try_from(transfer.queue_depth).unwrap_or(u32::MAX),
+            direct: true,
+            discard: "none".to_owned(),
+        });
+    });
+    warn_of_mounts(target, &session);
+    let known = OnceCell::new();
+    let find = |span: Span| {
+        let info = known.get_or_init(|| match truth {
+            Truth::Image(_, info) => Some((**info).clone()),
+            Truth::Record(_) | Truth::Digest(_) => inspect_medium(&Look(device)),
+        });
+        info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
+    };
+    let done = expected(truth, args)
+        .and_then(|expected| verify(device, &expected, &find, &transfer, &session.cx))
+        .and_then(|verdict| judge(verdict, &session.cx.target));
+    Ok(session.end(done))
+}
+
+fn describe(truth: &Truth, args: &Verify) -> SourceFacts {
+    let sha256 = args.sha256.map(|digest| digest.to_string());
+    match truth {
+        Truth::Image(image, _) => SourceFacts {
+            name: image.source().info().name.clone(),
+            kind: image.kind().to_owned(),
+            size: image.source().info().len,
+            sha256_expected: sha256,
+            sha256_actual: None,
+        },
+        Truth::Record(record) => {
+            let kind = "record".to_owned();
+            record
+                .source
+                .clone()
+                .map_or_else(SourceFacts::default, |source| SourceFacts { kind, ..source })
+        }
+        Truth::Digest(size) => SourceFacts {
+            name: "a digest".to_owned(),
+            kind: "digest".to_owned(),
+            size: Some(*size),
+            sha256_expected: sha256,
+            sha256_actual: None,
+        },
+    }
+}
+
+fn expected<'a>(truth: &'a Truth, args: &Verify) -> Result<Expected<'a>> {
+    match truth {
+        Truth::Image(image, _) => Ok(Expected::Image(image.source(), args.sha256)),
+        Truth::Digest(size) => {
+            let digest = args.sha256.ok_or_else(|| usage("--sha256 is missing"))?;
+            Ok(Expected::Digest(digest, *size))
+        }
+        Truth::Record(record) => {
+            let broken = |why: String| Error::usage(format!("the record cannot be used: {why}"));
+            let map = record
+                .chunk_map
+                .as_ref()
+                .ok_or_else(|| broken("it has no chunk map".to_owned()))?;
+            let digest = record.source.as_ref().and_then(|source| source.sha256_actual.as_deref());
+            let digest = digest.ok_or_else(|| broken("it has no SHA-256".to_owned()))?;
+            let digest = digest.parse().map_err(broken)?;
+            Ok(Expected::Map(map.to_map().map_err(broken)?, digest))
+        }
+    }
+}
+
+fn warn_of_mounts(target: &Target, session: &Session) {
+    let facts = target.facts();
+    let mounts = facts.uses.iter().filter_map(|used| match &used.by {
+        User::Mount { at } => Some(printable_path(at)),
+        _ => None,
+    });
+    let mounts: Vec<String> = mounts.collect();
+    if !mounts.is_empty() {
+        session.cx.events.warn(
+            "mounted",
+            format!(
+                "mounted at {}: an operating system may have changed it since it was written",
+                mounts.join(", ")
+            ),
+        );
+    }
+}
+
+fn judge(verdict: Verdict, target: &str) -> Result<String> {
+    match verdict {
+        Verdict::Matched { bytes } => Ok(format!("{} read back: every byte matches", Bytes(bytes))),
+        Verdict::Mismatched { bad_bytes, ranges, findings } => {
+            Err(mismatch(bad_bytes, ranges, &findings, target))
+        }
+        Verdict::NotChecked { reason } => {
+            Err(Error::new(Kind::Unverified, format!("not verified: {reason}")))
+        }
+    }
+}
