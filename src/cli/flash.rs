@@ -147,14 +147,8 @@ impl Job {
             self.info.label.as_ref().map_or_else(String::new, |label| format!(" \"{label}\""));
         // A String takes every write.
         writeln!(text, "Source   {}\n         {}{label}, {size}", source.name, self.info.kind).ok();
-        let archs = self.info.boot.uefi_archs.join(", ");
-        let archs = if archs.is_empty() { archs } else { format!(" ({archs})") };
-        writeln!(
-            text,
-            "         boots: BIOS {}; UEFI {}{archs}",
-            self.info.boot.bios, self.info.boot.uefi
-        )
-        .ok();
+        let boot = &self.info.boot;
+        writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
         match &self.target {
             Target::Block(_) => {
                 writeln!(text, "Target   everything on it will be lost:").ok();
