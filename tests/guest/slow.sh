@@ -8,10 +8,13 @@ cp /sys/block/$cliff/stat $out/cliff.stat-after
 
 # B11: what is dirty or under way in memory, in KiB, while the image is written
 grep MemTotal: /proc/meminfo | tr -dc 0-9 >$out/memory
-(while [ ! -e /tmp/done ]; do
-  awk '/^(Dirty|Writeback):/ {s += $2} END {print s}' /proc/meminfo; sleep 1; done >$out/dirty) &
+dirty() { awk '/^(Dirty|Writeback):/ {s += $2} END {print s}' /proc/meminfo; }
+(while [ ! -e /tmp/done ]; do dirty; sleep 1; done >$out/dirty) &
 flash large large.img /dev/$large
 touch /tmp/done; wait
+# what a copy through the page cache looks like
+dd if=/dev/zero of=/tmp/zeros bs=1M count=30 2>/dev/null
+cat /tmp/zeros >/dev/$large & sleep 1; dirty >$out/dirty-buffered; wait; sync
 
 # a stick that stops for some seconds: the host slows it down and lets it go again
 flash stall stall.img /dev/$stall &
