@@ -165,7 +165,7 @@ impl Job {
                 .ok();
             }
             Target::Sim(spec) => {
-                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).unwrap_or(())
+                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).ok();
             }
         }
         writeln!(text, "Plan     {}", self.plan_in_words()).ok();
@@ -251,7 +251,7 @@ impl Job {
         let done = flash(self.image.source(), device, &plan, &find, &session.cx);
         see_partitions(device, &session);
         let done = done.and_then(|flashed| self.finish(flashed, device, &session));
-        Ok(session.end(done))
+        Ok(session.end(&done))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
