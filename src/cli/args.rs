@@ -1,5 +1,6 @@
 //! What the user typed. clap structs only: no system calls, no defaults that need a look at the
-//! machine. `resolve` makes jobs of them.
+//! machine. The module of each command makes a job of its struct, with `open` for the words
+//! SOURCE and TARGET.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

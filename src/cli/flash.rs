@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{DiscardWhen, Flash, Output};
-use super::open::{Image, Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer};
+use super::open::{
+    Image, Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer,
+};
 use super::session::{Session, never_began};
 use super::usage;
 use crate::cancel::CancelToken;
@@ -16,6 +18,8 @@ use crate::device::facts::Facts;
 use crate::device::look::Look;
 use crate::device::policy::Purpose;
 use crate::device::power;
+use crate::device::probe::System;
+use crate::device::target::{Kind, check_path};
 use crate::error::{Error, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
@@ -60,11 +64,11 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
     let image = Image::open(&args.source, cancel)?;
     let info = image.inspect()?;
     let mut warnings = judge_image(&info, &image)?;
-    if let Some(size) = args.create {
-        create(Path::new(&word), size)?;
-    }
     let wish = wish(&args, &image);
-    let target = resolve(&word, &wish)?;
+    let target = match args.create {
+        Some(size) => new_file(Path::new(&word), size, &wish, args.dry_run)?,
+        None => resolve(&word, &wish)?,
+    };
     if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
         if conflict.degree == Degree::Conflict && !args.gate.force {
             return Err(Error::refused(format!("sector-size: {}", conflict.text)).hint(
@@ -116,13 +120,11 @@ fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
     Error::refused(format!("{name} is {}, not a disk image", info.kind)).hint(hint)
 }
 
-/// Makes a new sparse file, owned by the person who called.
-fn create(path: &Path, size: Bytes) -> Result<()> {
+/// Makes a new sparse file, owned by the person who called; a dry run only looks whether it could.
+fn new_file(path: &Path, size: Bytes, wish: &Wish<'_>, dry_run: bool) -> Result<Target> {
+    let name = printable_path(path);
     if path.starts_with("/dev") {
-        return Err(Error::refused(format!(
-            "{}: no file is ever created below /dev",
-            printable_path(path)
-        )));
+        return Err(Error::refused(format!("{name}: no file is ever created below /dev")));
     }
     if size.0 == 0 || !size.0.is_multiple_of(512) {
         return Err(usage(format!(
@@ -130,9 +132,18 @@ fn create(path: &Path, size: Bytes) -> Result<()> {
             size.0
         )));
     }
-    let file = Invoker::current().create(path, CreateMode::NewOnly)?;
-    file.set_len(size.0)
-        .map_err(|e| Error::io(format!("cannot make {} {size} long", printable_path(path)), e))
+    // Also finds out when the folder is a way into /dev.
+    if check_path(&System::host(), path)? != Kind::Missing {
+        return Err(Error::refused(format!("{name} exists; --create makes a new file"))
+            .hint("leave --create out to overwrite it, or choose another name"));
+    }
+    fits(wish.image_size, size.0, &name)?;
+    if !dry_run {
+        let file = Invoker::current().create(path, CreateMode::NewOnly)?;
+        file.set_len(size.0)
+            .map_err(|e| Error::io(format!("cannot make {name} {size} long"), e))?;
+    }
+    Ok(Target::File(path.canonicalize().unwrap_or_else(|_| path.to_owned())))
 }
 
 impl Job {
@@ -156,13 +167,11 @@ impl Job {
                 text.extend(shown.lines().map(|line| format!("         {line}\n")));
             }
             Target::File(path) => {
-                let size = Bytes(facts.size);
-                writeln!(
-                    text,
-                    "Target   {} (a file of {size}); its contents will be lost",
-                    printable_path(path)
-                )
-                .ok();
+                let (size, fate) = match self.args.create {
+                    Some(size) => (size, "a new file of"),
+                    None => (Bytes(facts.size), "its contents will be lost; a file of"),
+                };
+                writeln!(text, "Target   {} ({fate} {size})", printable_path(path)).ok();
             }
             Target::Sim(spec) => {
                 writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).ok();

@@ -333,10 +333,14 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
     found.extend(flipped(&granules));
     found.extend(unstable(&granules));
     if found.is_empty() {
+        let (count, verb) = match granules.len() {
+            1 => ("1 stretch".to_owned(), "holds"),
+            n => (format!("{n} stretches"), "hold"),
+        };
         found.push(format!(
-            "{} granules hold data that is neither the image's nor blank: old content, or written by \
-             somebody else since",
-            granules.len()
+            "{count} of {} {verb} data that is neither the image's nor blank: old content, or written \
+             by somebody else since",
+            Bytes(evidence.expected.granule()).binary()
         ));
     }
     found
