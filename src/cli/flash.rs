@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{DiscardWhen, Flash, Output};
+use super::labels;
 use super::open::{
     Image, Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer,
 };
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
-use crate::image::{Advice, Degree, ImageInfo, sector_size_conflict};
+use crate::image::{Advice, Archive, Codec, Degree, ImageInfo, ImageKind, sector_size_conflict};
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
 use crate::ui;
@@ -97,7 +98,7 @@ fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
     match info.advice() {
         Advice::Refuse => Err(refusal(info, name, &warnings)),
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
-            .hint(format!("unpack it in a pipe, e.g. xz -dc {name} | mediawriter flash - TARGET"))),
+            .hint(unpacking(info, name))),
         Advice::Compose => Err(Error::refused(format!(
             "{name} is a Windows install ISO: copied raw it does not boot from a stick, and this version \
              does not build Windows media"
@@ -110,6 +111,21 @@ fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
             Ok(warnings)
         }
     }
+}
+
+/// The line that unpacks this format.
+fn unpacking(info: &ImageInfo, name: &str) -> String {
+    let tool = match info.kind {
+        ImageKind::Compressed(Codec::Gzip | Codec::Compress) => "gzip -dc",
+        ImageKind::Compressed(Codec::Xz | Codec::Lzma) => "xz -dc",
+        ImageKind::Compressed(Codec::Zstd) => "zstd -dc",
+        ImageKind::Compressed(Codec::Bzip2) => "bzip2 -dc",
+        ImageKind::Compressed(Codec::Lz4) => "lz4 -dc",
+        ImageKind::Compressed(Codec::Lzip) => "lzip -dc",
+        ImageKind::Archive(Archive::Zip) => "unzip -p",
+        _ => return "unpack it, and flash the image that is in it".to_owned(),
+    };
+    format!("{tool} {name} | mediawriter flash - TARGET")
 }
 
 fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
@@ -162,6 +178,8 @@ impl Job {
         writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
         match &self.target {
             Target::Block(_) => {
+                let mut facts = facts.clone();
+                labels::fill(&mut facts);
                 writeln!(text, "Target   everything on it will be lost:").ok();
                 let shown = detail(&facts, &DeviceVerdict::of(&facts));
                 text.extend(shown.lines().map(|line| format!("         {line}\n")));

@@ -16,6 +16,7 @@ mod demo;
 mod devices;
 mod discard;
 mod flash;
+mod labels;
 mod open;
 mod session;
 mod trim;
