@@ -25,7 +25,9 @@ use crate::error::{Error, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
-use crate::image::{Advice, Archive, Codec, Degree, ImageInfo, ImageKind, sector_size_conflict};
+use crate::image::{
+    Advice, Archive, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
+};
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
 use crate::ui;
@@ -94,7 +96,9 @@ fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
 /// Refuses what is no image; returns what else is to be told.
 fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
     let name = &image.source().info().name;
-    let mut warnings: Vec<String> = info.notes.iter().map(ToString::to_string).collect();
+    // That only the head of a pipe can be looked at is in the nature of a pipe.
+    let told = info.notes.iter().filter(|note| **note != Note::OnlyHead);
+    let mut warnings: Vec<String> = told.map(ToString::to_string).collect();
     match info.advice() {
         Advice::Refuse => Err(refusal(info, name, &warnings)),
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
@@ -105,7 +109,8 @@ fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
         ))
         .hint("Microsoft's media creation tool or Rufus can make that stick")),
         Advice::Write | Advice::Confirm => {
-            if !info.boot.bios.is_yes() && !info.boot.uefi.is_yes() && !info.boot.raspberry_pi {
+            let no = |verdict: &BootVerdict| matches!(verdict, BootVerdict::No(_));
+            if no(&info.boot.bios) && no(&info.boot.uefi) && !info.boot.raspberry_pi {
                 warnings.push(format!("will probably not boot: BIOS {}; UEFI {}", info.boot.bios, info.boot.uefi));
             }
             Ok(warnings)

@@ -182,11 +182,13 @@ impl<'a> Crew<'a> {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the crew's work: the failure, the signal, or nothing.
+    /// Ends the crew's work: the signal, the failure, or nothing. The signal first, because what
+    /// fails after it, a read that was given up for it, say, is its consequence.
     fn result(self) -> Result<()> {
+        self.cancel.check()?;
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => self.cancel.check(),
+            None => Ok(()),
         }
     }
 }
