@@ -96,7 +96,7 @@ pub fn read_back(
             let (done, read) = unbounded();
             for _ in 0..depth {
                 let (reading, crew, done) = (&reading, &crew, done.clone());
-                scope.spawn(move || reading.run(crew, &done));
+                scope.spawn(move || crew.guard(|| reading.run(crew, &done)));
             }
             drop(done);
             in_order(&read, level, expected, cx, &hashing)

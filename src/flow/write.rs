@@ -56,11 +56,13 @@ pub(super) fn write(
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
             let (crew, job, writer) = (&crew, &job, &writer);
-            let reader = scope
-                .spawn(move || produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok());
+            let reader = scope.spawn(move || {
+                crew.guard(|| produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok())
+                    .flatten()
+            });
             for _ in 0..transfer.queue_depth.max(1) {
                 let hashed: Receiver<Chunk> = hashed.clone();
-                scope.spawn(move || writer.run(crew, &hashed));
+                scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
             let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
@@ -112,8 +114,10 @@ fn hash(
         busy(&mut || hasher.update(&chunk.buf[..chunk.len]));
         if ends.touch(chunk.offset, chunk.end()) {
             held.push(chunk);
-        } else if to_write.send(chunk).is_err() {
-            break;
+        } else {
+            // Fails only when every writer is gone; then the crew has stopped, and the chunk is
+            // dropped like those that follow.
+            to_write.send(chunk).ok();
         }
     }
     (hasher.finish(), held)
