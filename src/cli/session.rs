@@ -181,9 +181,10 @@ fn save(record: &RunRecord, output: &Output, command: &str) -> Result<PathBuf> {
 
 /// Tells of a failure before a run began: in JSON too, when that was asked for.
 pub(super) fn never_began(words: &[OsString], output: &Output, error: Error) -> Result<ExitCode> {
+    let failed = Err(error);
     if output.json {
         let mut lines = JsonLines::new(Box::new(io::stdout()), &text(words), &wall_clock());
-        lines.on(&Event::Finished(ending(&Err(Error::new(error.kind(), error.message())))));
+        lines.on(&Event::Finished(ending(&failed)));
     }
-    Err(error)
+    failed.map(|_| ExitCode::FAILURE)
 }
