@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::damage::{Locate, Truth, judge};
+use super::damage::{CHANGED_AFTER, Locate, Truth, judge};
 use super::guard::{self, Ends};
 use super::readback::read_back;
 use super::verify::{check_source, with_digest};
@@ -123,6 +123,11 @@ fn steps(
 
 /// The error of a medium that does not hold what it should.
 pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) -> Error {
+    let hint = if findings.iter().any(|finding| finding.starts_with(CHANGED_AFTER)) {
+        "write it again if it has to equal the image, and mount it read-only"
+    } else {
+        "try another port and cable once; if it differs again, do not trust this stick"
+    };
     let ranges = if ranges == 1 { "1 range".to_owned() } else { format!("{ranges} ranges") };
     Error::new(
         Kind::MediaMismatch,
@@ -131,7 +136,7 @@ pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) 
             findings.join("; ")
         ),
     )
-    .hint("try another port and cable once; if it differs again, do not trust this stick")
+    .hint(hint)
 }
 
 /// Dirty pages that somebody else left behind are written out first, or their time would count

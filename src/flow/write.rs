@@ -66,7 +66,7 @@ pub(super) fn write(
             }
             drop(hashed);
             let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
-                hashing.during(&*cx.clock, work);
+                hashing.computing(&*cx.clock, work);
             });
             drop(to_write);
             (reader.join(), digest, held)
