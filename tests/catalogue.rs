@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 const CATALOGUE: &str = include_str!("../isos.toml");
-const KEYS: [&str; 8] =
-    ["id", "name", "arch", "folder", "file", "checksums", "signature", "keys"];
+const KEYS: [&str; 8] = ["id", "name", "arch", "folder", "file", "checksums", "signature", "keys"];
 
 fn images() -> Vec<Table> {
     let catalogue: Table = CATALOGUE.parse().unwrap();

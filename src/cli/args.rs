@@ -178,6 +178,7 @@ impl From<VerifyOutput> for Output {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct DiscardArgs {
     /// Block device, existing file, or sim:...
     #[arg(value_name = "TARGET", required_unless_present = "trim")]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{DiscardWhen, Flash, Output};
+use super::labels;
 use super::open::{
     Image, Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer,
 };
@@ -24,7 +25,9 @@ use crate::error::{Error, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
-use crate::image::{Advice, Degree, ImageInfo, sector_size_conflict};
+use crate::image::{
+    Advice, Archive, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
+};
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
 use crate::ui;
@@ -93,23 +96,41 @@ fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
 /// Refuses what is no image; returns what else is to be told.
 fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
     let name = &image.source().info().name;
-    let mut warnings: Vec<String> = info.notes.iter().map(ToString::to_string).collect();
+    // That only the head of a pipe can be looked at is in the nature of a pipe.
+    let told = info.notes.iter().filter(|note| **note != Note::OnlyHead);
+    let mut warnings: Vec<String> = told.map(ToString::to_string).collect();
     match info.advice() {
         Advice::Refuse => Err(refusal(info, name, &warnings)),
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
-            .hint(format!("unpack it in a pipe, e.g. xz -dc {name} | mediawriter flash - TARGET"))),
+            .hint(unpacking(info, name))),
         Advice::Compose => Err(Error::refused(format!(
             "{name} is a Windows install ISO: copied raw it does not boot from a stick, and this version \
              does not build Windows media"
         ))
         .hint("Microsoft's media creation tool or Rufus can make that stick")),
         Advice::Write | Advice::Confirm => {
-            if !info.boot.bios.is_yes() && !info.boot.uefi.is_yes() && !info.boot.raspberry_pi {
+            let no = |verdict: &BootVerdict| matches!(verdict, BootVerdict::No(_));
+            if no(&info.boot.bios) && no(&info.boot.uefi) && !info.boot.raspberry_pi {
                 warnings.push(format!("will probably not boot: BIOS {}; UEFI {}", info.boot.bios, info.boot.uefi));
             }
             Ok(warnings)
         }
     }
+}
+
+/// The line that unpacks this format.
+fn unpacking(info: &ImageInfo, name: &str) -> String {
+    let tool = match info.kind {
+        ImageKind::Compressed(Codec::Gzip | Codec::Compress) => "gzip -dc",
+        ImageKind::Compressed(Codec::Xz | Codec::Lzma) => "xz -dc",
+        ImageKind::Compressed(Codec::Zstd) => "zstd -dc",
+        ImageKind::Compressed(Codec::Bzip2) => "bzip2 -dc",
+        ImageKind::Compressed(Codec::Lz4) => "lz4 -dc",
+        ImageKind::Compressed(Codec::Lzip) => "lzip -dc",
+        ImageKind::Archive(Archive::Zip) => "unzip -p",
+        _ => return "unpack it, and flash the image that is in it".to_owned(),
+    };
+    format!("{tool} {name} | mediawriter flash - TARGET")
 }
 
 fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
@@ -158,16 +179,12 @@ impl Job {
             self.info.label.as_ref().map_or_else(String::new, |label| format!(" \"{label}\""));
         // A String takes every write.
         writeln!(text, "Source   {}\n         {}{label}, {size}", source.name, self.info.kind).ok();
-        let archs = self.info.boot.uefi_archs.join(", ");
-        let archs = if archs.is_empty() { archs } else { format!(" ({archs})") };
-        writeln!(
-            text,
-            "         boots: BIOS {}; UEFI {}{archs}",
-            self.info.boot.bios, self.info.boot.uefi
-        )
-        .ok();
+        let boot = &self.info.boot;
+        writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
         match &self.target {
             Target::Block(_) => {
+                let mut facts = facts.clone();
+                labels::fill(&mut facts);
                 writeln!(text, "Target   everything on it will be lost:").ok();
                 let shown = detail(&facts, &DeviceVerdict::of(&facts));
                 text.extend(shown.lines().map(|line| format!("         {line}\n")));
@@ -180,7 +197,7 @@ impl Job {
                 writeln!(text, "Target   {} ({fate} {size})", printable_path(path)).ok();
             }
             Target::Sim(spec) => {
-                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).unwrap_or(())
+                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).ok();
             }
         }
         writeln!(text, "Plan     {}", self.plan_in_words()).ok();
@@ -266,7 +283,7 @@ impl Job {
         let done = flash(self.image.source(), device, &plan, &find, &session.cx);
         see_partitions(device, &session);
         let done = done.and_then(|flashed| self.finish(flashed, device, &session));
-        Ok(session.end(done))
+        Ok(session.end(&done))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {

@@ -101,20 +101,20 @@ impl Session {
     }
 
     /// Ends the run: last event, report, record, exit code. `done` is the sentence of success.
-    pub(super) fn end(self, result: Result<String>) -> ExitCode {
+    pub(super) fn end(self, result: &Result<String>) -> ExitCode {
         let Self { cx, builder, observers, output, name, log_failure, _awake } = self;
         let kind = result.as_ref().err().map(Error::kind);
         let slept = cx.clock.slept();
-        cx.events.emit(Event::Finished(ending(&result)));
+        cx.events.emit(Event::Finished(ending(result)));
         drop(cx);
         // A panic of a screen must not change the verdict on the medium.
         observers.join().ok();
         builder.edit(|record| {
-            record.slept_nanos = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX)
+            record.slept_nanos = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX);
         });
         let record = builder.record();
         if output.quiet
-            && let Err(error) = &result
+            && let Err(error) = result
         {
             ui::print_error(error);
         }
