@@ -91,7 +91,7 @@ fn write(
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
             queue_depth: 2,
-            direct: true,
+            direct: device.geometry().direct,
             discard: "auto".to_owned(),
         });
     });

@@ -301,7 +301,7 @@ impl Job {
             record.settings = Some(Settings {
                 block_size: plan.transfer.block as u64,
                 queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),
-                direct: true,
+                direct: device.geometry().direct,
                 discard: plan_word(plan.discard).to_owned(),
             });
         });

@@ -104,7 +104,7 @@ fn work(
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
             queue_depth: u32::try_from(transfer.queue_depth).unwrap_or(u32::MAX),
-            direct: true,
+            direct: device.geometry().direct,
             discard: "none".to_owned(),
         });
     });

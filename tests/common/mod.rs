@@ -4,6 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     missing_docs,
     unreachable_pub,
     reason = "a test may die"
