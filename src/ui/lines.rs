@@ -97,7 +97,6 @@ fn finished(ending: &Ending) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Phase;
 
     fn totals(bytes: u64, stall: u64) -> Event {
         Event::PhaseEnded(PhaseTotals {
