@@ -333,10 +333,14 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
     found.extend(flipped(&granules));
     found.extend(unstable(&granules));
     if found.is_empty() {
+        let (count, verb) = match granules.len() {
+            1 => ("1 stretch".to_owned(), "holds"),
+            n => (format!("{n} stretches"), "hold"),
+        };
         found.push(format!(
-            "{} granules hold data that is neither the image's nor blank: old content, or written by \
-             somebody else since",
-            granules.len()
+            "{count} of {} {verb} data that is neither the image's nor blank: old content, or written \
+             by somebody else since",
+            Bytes(evidence.expected.granule()).binary()
         ));
     }
     found
@@ -344,18 +348,21 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
 
 /// Data came back from another offset: addresses wrap.
 fn wrapped(granules: &[&Granule]) -> Option<String> {
-    let distances: Vec<u64> = granules
+    let copies: Vec<(u64, u64)> = granules
         .iter()
         .filter_map(|g| match g.content {
-            Content::CopyOf(from) => Some(from.abs_diff(g.span.offset)),
+            Content::CopyOf(from) => Some((g.span.offset, from.abs_diff(g.span.offset))),
             _ => None,
         })
         .collect();
-    if distances.is_empty() || distances.len() * 2 < granules.len() {
+    // Zeros may be copies as well: images are full of them.
+    let blank = |g: &&&Granule| matches!(g.content, Content::Zeros | Content::Ones);
+    let telling = granules.len() - granules.iter().filter(blank).count();
+    if copies.is_empty() || copies.len() * 2 < telling || copies.len() * 8 < granules.len() {
         return None;
     }
-    let real = distances.iter().fold(0, |a, &b| gcd(a, b));
-    let first = granules.first()?.span.offset;
+    let real = copies.iter().fold(0, |a, &(_, distance)| gcd(a, distance));
+    let (first, _) = *copies.first()?;
     Some(format!(
         "offset {first} and others hold what was written {} further on: addresses wrap around, as \
          on sticks with a fake capacity; real capacity probably about {}",

@@ -41,6 +41,13 @@ impl Ends {
     pub(super) fn touch(self, offset: u64, end: u64) -> bool {
         offset < self.head.end() || end > self.tail.offset
     }
+
+    /// Bytes of an image of `len` bytes that are held back when it is written in `block`s.
+    pub(super) fn held(self, len: u64, block: u64) -> u64 {
+        let head = self.head.end().next_multiple_of(block).min(len);
+        let tail = (self.tail.offset / block * block).max(head);
+        head + if len > self.tail.offset { len.saturating_sub(tail) } else { 0 }
+    }
 }
 
 /// Overwrites both ends with zeros where they are not zero yet, flushes, and says what was there.
@@ -75,7 +82,9 @@ pub(super) fn make_unbootable(device: &dyn BlockDevice, cx: &Context) {
     let Ends { head, tail } = Ends::of(device.geometry().size);
     let cleared = if device.present() {
         // The head first: it is what firmware looks at. One failure does not keep us from the rest.
-        let (head, tail) = (write_zeros(device, head), write_zeros(device, tail));
+        // What is zero already needs no write, which a device that failed may refuse.
+        let wipe = |span| if is_zero(device, span) { Ok(()) } else { write_zeros(device, span) };
+        let (head, tail) = (wipe(head), wipe(tail));
         head.and(tail).and_then(|()| device.flush())
     } else {
         Err(io::Error::from_raw_os_error(libc::ENODEV))
@@ -109,4 +118,29 @@ fn write_zeros(device: &dyn BlockDevice, span: Span) -> io::Result<()> {
 fn is_zero(device: &dyn BlockDevice, span: Span) -> bool {
     let mut buf = AlignedBuf::zeroed(usize::try_from(span.len).unwrap_or(0));
     full::read_full(device, span.offset, &mut buf).is_ok() && buf.iter().all(|&byte| byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_what_touches_an_end() {
+        for (size, len, block) in [
+            (64 * MIB, 64 * MIB, 4 * MIB),
+            (64 * MIB, 60 * MIB + 5, 4 * MIB),
+            (64 * MIB, 63 * MIB + 512, MIB),
+            (64 * MIB, 3000, 4 * MIB),
+            (3 * MIB, 3 * MIB, 4096),
+            (MIB, MIB, 4 * MIB),
+            (64 * MIB + 512, 64 * MIB + 512, 96 << 10),
+        ] {
+            let ends = Ends::of(size);
+            let chunks =
+                (0..len.div_ceil(block)).map(|i| (i * block, (i * block + block).min(len)));
+            let held: u64 =
+                chunks.filter(|(from, to)| ends.touch(*from, *to)).map(|(a, b)| b - a).sum();
+            assert_eq!(ends.held(len, block), held, "{size} {len} {block}");
+        }
+    }
 }

@@ -182,11 +182,20 @@ impl<'a> Crew<'a> {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the crew's work: the failure, the signal, or nothing.
+    /// Runs a thread's work. A panic there is a failure like any other: the rest stops, nobody
+    /// waits for a buffer that died with it, and the medium is made unbootable.
+    fn guard<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        done.map_err(|_| self.fail(internal("a worker thread panicked"))).ok()
+    }
+
+    /// Ends the crew's work: the signal, the failure, or nothing. The signal first, because what
+    /// fails after it, a read that was given up for it, say, is its consequence.
     fn result(self) -> Result<()> {
+        self.cancel.check()?;
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => self.cancel.check(),
+            None => Ok(()),
         }
     }
 }

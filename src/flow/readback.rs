@@ -27,6 +27,9 @@ pub struct ReadBack {
     pub map: ChunkMap,
     /// Stretches that could not be read; they count as zeros in the map.
     pub unreadable: Vec<Span>,
+    /// Set when the kernel counted fewer bytes read from the device than were checked: some came
+    /// from a cache, and prove nothing about the medium.
+    pub counted: Option<u64>,
 }
 
 /// A buffer that was read, with the tags of its leaves.
@@ -87,12 +90,13 @@ pub fn read_back(
         cx,
     };
     let level = level_for(device.geometry().size);
+    let before = device.kernel_counters();
     let (sha256, map) = while_ticking(&meter, || {
         thread::scope(|scope| {
             let (done, read) = unbounded();
             for _ in 0..depth {
                 let (reading, crew, done) = (&reading, &crew, done.clone());
-                scope.spawn(move || reading.run(crew, &done));
+                scope.spawn(move || crew.guard(|| reading.run(crew, &done)));
             }
             drop(done);
             in_order(&read, level, expected, cx, &hashing)
@@ -107,7 +111,16 @@ pub fn read_back(
         device_nanos: nanos(&busy) / depth as u64,
     });
     crew.result()?;
-    Ok(ReadBack { sha256, map, unreadable: salvage.finish(len) })
+    let counted =
+        before.zip(device.kernel_counters()).map(|(then, now)| now.0.wrapping_sub(then.0));
+    if let Some(counted) = counted {
+        cx.events.note(
+            "kernel-counters",
+            format!("the kernel counted {counted} bytes read from the device"),
+        );
+    }
+    let counted = counted.filter(|counted| *counted < len);
+    Ok(ReadBack { sha256, map, unreadable: salvage.finish(len), counted })
 }
 
 impl Reading<'_> {

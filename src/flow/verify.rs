@@ -146,14 +146,20 @@ pub(super) fn check_source(
 
 /// The map says where, SHA-256 says whether: a match needs both.
 pub(super) fn with_digest(digest: Sha256, seen: &ReadBack, verdict: Verdict) -> Verdict {
-    if verdict.is_match() && digest != seen.sha256 {
-        return against_digest(digest, seen.map.len(), seen);
+    if !verdict.is_match() {
+        return verdict;
     }
-    verdict
+    against_digest(digest, seen.map.len(), seen)
 }
 
 fn against_digest(digest: Sha256, len: u64, seen: &ReadBack) -> Verdict {
     if digest == seen.sha256 && seen.unreadable.is_empty() {
+        if let Some(counted) = seen.counted {
+            let reason = format!(
+                "the kernel read only {counted} of {len} bytes from the device, the rest came from a cache"
+            );
+            return Verdict::NotChecked { reason };
+        }
         return Verdict::Matched { bytes: len };
     }
     let mut findings = vec![format!(

@@ -37,7 +37,8 @@ pub(super) fn write(
     let ends = Ends::of(geometry.size);
     let pool = Pool::new(buffers(transfer, ends), transfer.block);
     let io_size = transfer.io_size();
-    let meter = cx.adapting_meter(Phase::Write, source.info().len, transfer, &io_size);
+    let total = source.info().len.map(|len| len - ends.held(len, transfer.block as u64));
+    let meter = cx.adapting_meter(Phase::Write, total, transfer, &io_size);
     let crew = Crew::new(&cx.cancel);
     let (reading, hashing, writing) = (Busy::default(), Busy::default(), Busy::default());
     let job = Production {
@@ -55,11 +56,13 @@ pub(super) fn write(
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
             let (crew, job, writer) = (&crew, &job, &writer);
-            let reader = scope
-                .spawn(move || produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok());
+            let reader = scope.spawn(move || {
+                crew.guard(|| produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok())
+                    .flatten()
+            });
             for _ in 0..transfer.queue_depth.max(1) {
                 let hashed: Receiver<Chunk> = hashed.clone();
-                scope.spawn(move || writer.run(crew, &hashed));
+                scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
             let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
@@ -111,8 +114,10 @@ fn hash(
         busy(&mut || hasher.update(&chunk.buf[..chunk.len]));
         if ends.touch(chunk.offset, chunk.end()) {
             held.push(chunk);
-        } else if to_write.send(chunk).is_err() {
-            break;
+        } else {
+            // Fails only when every writer is gone; then the crew has stopped, and the chunk is
+            // dropped like those that follow.
+            to_write.send(chunk).ok();
         }
     }
     (hasher.finish(), held)
@@ -170,14 +175,14 @@ fn write_piece(
         .map_err(|e| (e, offset))
 }
 
-/// Writes the held chunks, the first one last, each flushed before the next: a table at the end
-/// without one at the start is not bootable, the other way round it might be.
+/// Writes the held chunks: those at the end in ascending order, so that the last sector with its
+/// backup table comes late; flush; then the first chunk, and flush again.
 pub(super) fn release(device: &dyn BlockDevice, held: &[Chunk], cx: &Context) -> Result<()> {
     cx.timed(Phase::Release, |meter| {
         let (first, rest) =
             held.split_first().map_or((None, held), |(first, rest)| (Some(first), rest));
         for group in [rest, first.map_or(&[][..], std::slice::from_ref)] {
-            for chunk in group.iter().rev() {
+            for chunk in group {
                 cx.cancel.check()?;
                 write_piece(device, chunk, 0..chunk.padded, meter).map_err(|(e, at)| {
                     cx.io_failed(device, Phase::Release, e, at, chunk.padded as u64)

@@ -50,7 +50,7 @@ fn the_advice_asks_before_tiny_images() {
 fn labels_are_safe_to_print() {
     let mut image = sample::iso(&[]);
     sample::put(&mut image, 16 * 2048 + 40, b"A\x1B[31mB");
-    assert_eq!(inspect(&Bytes(&image), "x").unwrap().label.as_deref(), Some("A\\x1B[31mBCD"));
+    assert_eq!(inspect(&Bytes(&image), "x").unwrap().label.as_deref(), Some("A\\u{1b}[31mBCD"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::event::{BadRange, Ending, Event, PhaseTotals, Verdict};
+use crate::event::{BadRange, Ending, Event, Phase, PhaseTotals, Span, Verdict};
 use crate::text::printable;
 use crate::units::{Bytes, spoken};
 
@@ -36,7 +36,9 @@ fn texts(event: &Event) -> Vec<String> {
             vec![format!("first difference near byte {offset}; the check goes on")]
         }
         Event::BadRange(range) => vec![bad_range(range)],
-        Event::HeadReleased => vec!["the first chunk is on the medium: it is complete".to_owned()],
+        Event::HeadReleased => {
+            vec!["released: the held first chunk is on the medium and flushed".to_owned()]
+        }
         Event::MadeUnbootable { done: true, message } => vec![message.clone()],
         Event::MadeUnbootable { done: false, message } | Event::Warning { message, .. } => {
             vec![format!("warning: {message}")]
@@ -52,6 +54,10 @@ fn phase_ended(totals: &PhaseTotals) -> String {
     let (name, took) = (totals.phase.name(), spoken(totals.took()));
     if totals.bytes == 0 {
         return format!("{name}: {took}");
+    }
+    if totals.phase == Phase::Discard {
+        // No data moves: a speed would only look like one.
+        return format!("{name}: {} in {took}", Bytes(totals.bytes));
     }
     let stall = Duration::from_nanos(totals.longest_stall_nanos);
     let stalled = if stall < Duration::from_secs(1) {
@@ -81,7 +87,9 @@ fn finished(ending: &Ending) -> Vec<String> {
         return vec![format!("done: {}", ending.message)];
     }
     let mut lines = vec![format!("FAILED (exit code {}): {}", ending.exit_code, ending.message)];
-    lines.extend(ending.place.map(|at| format!("  at offset {}, length {}", at.offset, at.len)));
+    let told = |at: &Span| ending.message.contains(&format!("at offset {}", at.offset));
+    let place = ending.place.filter(|at| !told(at));
+    lines.extend(place.map(|at| format!("  at offset {}, length {}", at.offset, at.len)));
     lines.extend(ending.hint.as_ref().map(|hint| format!("  try: {hint}")));
     lines
 }
@@ -89,7 +97,7 @@ fn finished(ending: &Ending) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Phase, Span};
+    use crate::event::Phase;
 
     fn totals(bytes: u64, stall: u64) -> Event {
         Event::PhaseEnded(PhaseTotals {
@@ -168,6 +176,10 @@ mod tests {
             "  at offset 4096, length 512",
             "  try: another stick",
         ];
-        said(&Event::Finished(failed), &told);
+        said(&Event::Finished(failed.clone()), &told);
+        let message = "writing failed at offset 4096 (0.0 MiB), length 512".to_owned();
+        let told = format!("FAILED (exit code 5): {message}");
+        let once = Ending { message, ..failed };
+        said(&Event::Finished(once), &[&told, "  try: another stick"]);
     }
 }

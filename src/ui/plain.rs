@@ -4,7 +4,8 @@
 use super::lines::lines;
 use super::view::View;
 use super::{Sink, Writer};
-use crate::event::{Event, Observer};
+use crate::event::{Event, Observer, Phase};
+use crate::meter::series;
 use crate::units::{Bytes, spoken};
 
 /// Writes a line for each row and each message.
@@ -25,11 +26,12 @@ impl Observer for PlainScreen {
     fn on(&mut self, event: &Event) {
         self.view.on(event);
         match event {
-            Event::PhaseStarted { phase, total } => {
+            Event::PhaseStarted { phase, total } if may_take_long(*phase) => {
                 let total = total.map(|total| format!(": {}", Bytes(total))).unwrap_or_default();
                 self.sink.line(&format!("{} begins{total}", phase.name()));
             }
-            Event::Sample(row) => {
+            // The last row is part of a second, and the phase's own line follows at once.
+            Event::Sample(row) if series::is_full(row) => {
                 self.sink.line(&format!("{:<8} {}", row.phase.name(), row_of(&self.view)));
             }
             _ => {}
@@ -37,6 +39,14 @@ impl Observer for PlainScreen {
         for line in lines(event) {
             self.sink.line(&line);
         }
+    }
+}
+
+/// Phases that are announced; the others are over before a line is read.
+fn may_take_long(phase: Phase) -> bool {
+    match phase {
+        Phase::Discard | Phase::ZeroOut | Phase::Write | Phase::Flush | Phase::Verify => true,
+        Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample => false,
     }
 }
 
@@ -76,7 +86,9 @@ mod tests {
         let events = lab::events();
         let paper = Paper::default();
         watch(&mut PlainScreen::new(Box::new(paper.clone())), &events);
-        let rows = events.iter().filter(|event| matches!(event, Event::Sample(_))).count();
+        let is_second =
+            |event: &&Event| matches!(event, Event::Sample(row) if series::is_full(row));
+        let rows = events.iter().filter(is_second).count();
         let is_row = |line: &&str| {
             let words: Vec<_> = line.split_whitespace().collect();
             !words[0].ends_with(':') && words[1].parse::<f64>().is_ok()

@@ -178,7 +178,7 @@ mod tests {
                 (part.start_bytes, part.size_bytes),
                 (64 * sector as u64, 64 * sector as u64)
             );
-            assert_eq!(part.name.as_deref(), Some("EFI \\u{202E}x"));
+            assert_eq!(part.name.as_deref(), Some("EFI \\u{202e}x"));
             assert!(part.is_esp());
         }
     }
