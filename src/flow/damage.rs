@@ -107,7 +107,7 @@ pub fn judge(
     cx: &Context,
 ) -> Verdict {
     let level = truth.map.level().max(seen.map.level());
-    let (expected, read) = (truth.map.clone().raised_to(level), seen.map.clone().raised_to(level));
+    let (expected, read) = (truth.map.at_level(level), seen.map.at_level(level));
     let bad = expected.differing(&read);
     if bad.is_empty() && seen.unreadable.is_empty() {
         return Verdict::Matched { bytes: expected.len() };

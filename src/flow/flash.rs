@@ -92,19 +92,19 @@ fn steps(
     guard::clear(device, cx)?;
     give_back(device, plan, cx)?;
     let slept = cx.clock.slept();
-    let written = write::write(source, device, &plan.transfer, cx)?;
-    let Written { sha256, map, .. } = &written;
+    let Written { sha256, map, held } = write::write(source, device, &plan.transfer, cx)?;
     cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
-    check_source(plan.expected, *sha256, map.len(), cx)?;
+    check_source(plan.expected, sha256, map.len(), cx)?;
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
-    write::release(device, &written.held, cx)?;
-    let (bytes, sha256, map) = (written.map.len(), written.sha256, written.map.clone());
-    drop(written);
+    write::release(device, &held, cx)?;
+    // The verification makes buffers of its own.
+    drop(held);
+    let bytes = map.len();
     let media = if plan.verify {
         cx.still_the_same(device)?;
         let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
