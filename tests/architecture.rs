@@ -391,7 +391,9 @@ fn files_are_short_and_ascii_and_leave_nothing_to_do() {
     for source in everything() {
         let name = source.path.display();
         let lines = source.text.lines().count();
-        assert!(lines <= 600, "{name} has {lines} lines: split it");
+        // A file of tests is a list, read one entry at a time.
+        let most = if source.path.starts_with("src") { 600 } else { 900 };
+        assert!(lines <= most, "{name} has {lines} lines, {most} are enough: split it");
         if let Some((number, line)) =
             source.text.lines().enumerate().find(|(_, line)| !line.is_ascii())
         {
