@@ -38,4 +38,4 @@ flash() {
 }
 
 # rows NAME PHASE N: whether the log has that many rows of a phase
-rows() { [ "$(grep -c "^$2," $out/$1.csv 2>/dev/null)" -ge $3 ]; }
+rows() { [ "$(cat $out/$1.csv 2>/dev/null | grep -c "^$2,")" -ge $3 ]; }

@@ -44,6 +44,13 @@ fn work() -> Shared<Pulled> {
         memory: 512,
         seconds: 300,
     })?;
+    machine.wait_for("asked")?;
+    machine.qmp("device_del", r#"{"id": "a-stick"}"#)?;
+    let b = r#"{"driver": "usb-storage", "id": "b-stick", "bus": "ehci.0", "drive": "b", "serial": "BBBB", "removable": true}"#;
+    machine.qmp("device_add", b)?;
+    machine.tell("swapped");
+    machine.wait_for("out/swap.stat-after")?;
+    let after = fs::read(folder.join("b.img")).unwrap();
     let mut went_on = [Duration::ZERO; 2];
     for (took, name) in went_on.iter_mut().zip(["pull-write", "pull-verify"]) {
         machine.wait_for(name)?;
@@ -52,13 +59,6 @@ fn work() -> Shared<Pulled> {
         machine.wait_for(&format!("out/{name}.rc"))?;
         *took = gone.elapsed();
     }
-    machine.wait_for("asked")?;
-    machine.qmp("device_del", r#"{"id": "a-stick"}"#)?;
-    let b = r#"{"driver": "usb-storage", "id": "b-stick", "bus": "ehci.0", "drive": "b", "serial": "BBBB", "removable": true}"#;
-    machine.qmp("device_add", b)?;
-    machine.tell("swapped");
-    machine.wait_for("out/swap.stat-after")?;
-    let after = fs::read(folder.join("b.img")).unwrap();
     machine.wait_for("flashed")?;
     machine.qmp(
         "eject",
