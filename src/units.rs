@@ -2,7 +2,7 @@
 //!
 //! Inside the program a size or an offset is a plain `u64` of bytes and a time is a
 //! [`Duration`]; these types exist to print and parse. Decimal and binary units are never
-//! mixed: `8GB` is 8·10^9 bytes and `8GiB` is 8·2^30 (IEC 80000-13), and what is printed
+//! mixed: `8GB` is 8*10^9 bytes and `8GiB` is 8*2^30 (IEC 80000-13), and what is printed
 //! carries its exact unit. Numbers have a decimal point in every locale.
 
 use std::fmt;

@@ -1,5 +1,6 @@
 //! What the user typed. clap structs only: no system calls, no defaults that need a look at the
-//! machine. `resolve` makes jobs of them.
+//! machine. The module of each command makes a job of its struct, with `open` for the words
+//! SOURCE and TARGET.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -177,6 +178,7 @@ impl From<VerifyOutput> for Output {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct DiscardArgs {
     /// Block device, existing file, or sim:...
     #[arg(value_name = "TARGET", required_unless_present = "trim")]

@@ -31,7 +31,7 @@ const IMAGE: usize = 96 << 20;
 /// What the boot sector prints on the screen and the first serial port.
 const GREETING: &[u8] = b"Hello from the stick that mediawriter made.\r\n\0";
 
-pub(super) fn run(args: Demo, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Demo, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let (path, keep) = match &args.keep {
         Some(path) => (path.clone(), true),
         None => (scratch(), false),
@@ -48,7 +48,7 @@ pub(super) fn run(args: Demo, words: &[OsString], cancel: CancelToken) -> Result
             Bytes(STICK)
         ));
     }
-    let code = write(&args, &path, words, cancel);
+    let code = write(args, &path, words, cancel);
     if !keep {
         // It was made a moment ago, under a name of its own, by this process.
         std::fs::remove_file(&path).ok();
@@ -91,7 +91,7 @@ fn write(
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
             queue_depth: 2,
-            direct: true,
+            direct: device.geometry().direct,
             discard: "auto".to_owned(),
         });
     });
@@ -106,7 +106,7 @@ fn write(
         session.edit(|record| record.chunk_map = Some(map));
         format!("{} written, flushed and read back: every byte matches", Bytes(bytes))
     });
-    Ok(session.end(done))
+    Ok(session.end(&done))
 }
 
 fn farewell(kept: Option<&PathBuf>) -> String {

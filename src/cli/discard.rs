@@ -1,6 +1,7 @@
 //! `discard`: gives blocks back, or says exactly why it cannot be done.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs;
 use std::process::ExitCode;
 
@@ -24,10 +25,10 @@ use crate::ui;
 use crate::ui::devices::{Verdict, detail};
 use crate::units::Bytes;
 
-pub(super) fn run(args: DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output = args.output.clone();
-    match approved(&args, words, &cancel) {
-        Ok((target, opened)) => work(&args, &target, &opened, (words, cancel)),
+    match approved(args, words, &cancel) {
+        Ok((target, opened)) => work(args, &target, &opened, (words, cancel)),
         Err(error) => never_began(words, &output, error),
     }
 }
@@ -167,7 +168,7 @@ fn work(
         );
     }
     device.reread_partitions().ok();
-    Ok(session.end(done))
+    Ok(session.end(&done))
 }
 
 /// The mode before `--enable-unmap`; the kernel's own choice for a drive without it is `full`.
@@ -206,17 +207,12 @@ fn give_back(args: &DiscardArgs, device: &dyn BlockDevice, session: &Session) ->
     let mut text =
         format!("{} bytes {verb} ({}) in {seconds:.3} s", done.done.len, Bytes(done.done.len));
     if done.left_alone > 0 {
-        text.push_str(&format!(
-            "; {} bytes at the ends fill no granule and were left alone",
-            done.left_alone
-        ));
+        write!(text, "; {} bytes at the ends fill no granule and were left alone", done.left_alone)
+            .ok();
     }
     if args.sample {
         let Samples { taken, zero, ones } = sample(device, done.done, &session.cx)?;
-        text.push_str(&format!(
-            "; of {taken} places read, {zero} return zeros, {ones} return 0xff, {} return other data",
-            taken - zero - ones
-        ));
+        write!(text, "; of {taken} places read, {zero} return zeros, {ones} return 0xff, {} return other data", taken - zero - ones).ok();
     }
     Ok(text)
 }

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{DiscardWhen, Flash, Output};
-use super::open::{Image, Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer};
+use super::labels;
+use super::open::{
+    Image, Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer,
+};
 use super::session::{Session, never_began};
 use super::usage;
 use crate::cancel::CancelToken;
@@ -16,11 +19,15 @@ use crate::device::facts::Facts;
 use crate::device::look::Look;
 use crate::device::policy::Purpose;
 use crate::device::power;
+use crate::device::probe::System;
+use crate::device::target::{Kind, check_path};
 use crate::error::{Error, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
-use crate::image::{Advice, Degree, ImageInfo, sector_size_conflict};
+use crate::image::{
+    Advice, Archive, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
+};
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
 use crate::ui;
@@ -60,11 +67,11 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
     let image = Image::open(&args.source, cancel)?;
     let info = image.inspect()?;
     let mut warnings = judge_image(&info, &image)?;
-    if let Some(size) = args.create {
-        create(Path::new(&word), size)?;
-    }
     let wish = wish(&args, &image);
-    let target = resolve(&word, &wish)?;
+    let target = match args.create {
+        Some(size) => new_file(Path::new(&word), size, &wish, args.dry_run)?,
+        None => resolve(&word, &wish)?,
+    };
     if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
         if conflict.degree == Degree::Conflict && !args.gate.force {
             return Err(Error::refused(format!("sector-size: {}", conflict.text)).hint(
@@ -89,23 +96,41 @@ fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
 /// Refuses what is no image; returns what else is to be told.
 fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
     let name = &image.source().info().name;
-    let mut warnings: Vec<String> = info.notes.iter().map(ToString::to_string).collect();
+    // That only the head of a pipe can be looked at is in the nature of a pipe.
+    let told = info.notes.iter().filter(|note| **note != Note::OnlyHead);
+    let mut warnings: Vec<String> = told.map(ToString::to_string).collect();
     match info.advice() {
         Advice::Refuse => Err(refusal(info, name, &warnings)),
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
-            .hint(format!("unpack it in a pipe, e.g. xz -dc {name} | mediawriter flash - TARGET"))),
+            .hint(unpacking(info, name))),
         Advice::Compose => Err(Error::refused(format!(
             "{name} is a Windows install ISO: copied raw it does not boot from a stick, and this version \
              does not build Windows media"
         ))
         .hint("Microsoft's media creation tool or Rufus can make that stick")),
         Advice::Write | Advice::Confirm => {
-            if !info.boot.bios.is_yes() && !info.boot.uefi.is_yes() && !info.boot.raspberry_pi {
+            let no = |verdict: &BootVerdict| matches!(verdict, BootVerdict::No(_));
+            if no(&info.boot.bios) && no(&info.boot.uefi) && !info.boot.raspberry_pi {
                 warnings.push(format!("will probably not boot: BIOS {}; UEFI {}", info.boot.bios, info.boot.uefi));
             }
             Ok(warnings)
         }
     }
+}
+
+/// The line that unpacks this format.
+fn unpacking(info: &ImageInfo, name: &str) -> String {
+    let tool = match info.kind {
+        ImageKind::Compressed(Codec::Gzip | Codec::Compress) => "gzip -dc",
+        ImageKind::Compressed(Codec::Xz | Codec::Lzma) => "xz -dc",
+        ImageKind::Compressed(Codec::Zstd) => "zstd -dc",
+        ImageKind::Compressed(Codec::Bzip2) => "bzip2 -dc",
+        ImageKind::Compressed(Codec::Lz4) => "lz4 -dc",
+        ImageKind::Compressed(Codec::Lzip) => "lzip -dc",
+        ImageKind::Archive(Archive::Zip) => "unzip -p",
+        _ => return "unpack it, and flash the image that is in it".to_owned(),
+    };
+    format!("{tool} {name} | mediawriter flash - TARGET")
 }
 
 fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
@@ -116,13 +141,11 @@ fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
     Error::refused(format!("{name} is {}, not a disk image", info.kind)).hint(hint)
 }
 
-/// Makes a new sparse file, owned by the person who called.
-fn create(path: &Path, size: Bytes) -> Result<()> {
+/// Makes a new sparse file, owned by the person who called; a dry run only looks whether it could.
+fn new_file(path: &Path, size: Bytes, wish: &Wish<'_>, dry_run: bool) -> Result<Target> {
+    let name = printable_path(path);
     if path.starts_with("/dev") {
-        return Err(Error::refused(format!(
-            "{}: no file is ever created below /dev",
-            printable_path(path)
-        )));
+        return Err(Error::refused(format!("{name}: no file is ever created below /dev")));
     }
     if size.0 == 0 || !size.0.is_multiple_of(512) {
         return Err(usage(format!(
@@ -130,9 +153,18 @@ fn create(path: &Path, size: Bytes) -> Result<()> {
             size.0
         )));
     }
-    let file = Invoker::current().create(path, CreateMode::NewOnly)?;
-    file.set_len(size.0)
-        .map_err(|e| Error::io(format!("cannot make {} {size} long", printable_path(path)), e))
+    // Also finds out when the folder is a way into /dev.
+    if check_path(&System::host(), path)? != Kind::Missing {
+        return Err(Error::refused(format!("{name} exists; --create makes a new file"))
+            .hint("leave --create out to overwrite it, or choose another name"));
+    }
+    fits(wish.image_size, size.0, &name)?;
+    if !dry_run {
+        let file = Invoker::current().create(path, CreateMode::NewOnly)?;
+        file.set_len(size.0)
+            .map_err(|e| Error::io(format!("cannot make {name} {size} long"), e))?;
+    }
+    Ok(Target::File(path.canonicalize().unwrap_or_else(|_| path.to_owned())))
 }
 
 impl Job {
@@ -151,21 +183,21 @@ impl Job {
         writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
         match &self.target {
             Target::Block(_) => {
+                let mut facts = facts.clone();
+                labels::fill(&mut facts);
                 writeln!(text, "Target   everything on it will be lost:").ok();
                 let shown = detail(&facts, &DeviceVerdict::of(&facts));
                 text.extend(shown.lines().map(|line| format!("         {line}\n")));
             }
             Target::File(path) => {
-                let size = Bytes(facts.size);
-                writeln!(
-                    text,
-                    "Target   {} (a file of {size}); its contents will be lost",
-                    printable_path(path)
-                )
-                .ok();
+                let (size, fate) = match self.args.create {
+                    Some(size) => (size, "a new file of"),
+                    None => (Bytes(facts.size), "its contents will be lost; a file of"),
+                };
+                writeln!(text, "Target   {} ({fate} {size})", printable_path(path)).ok();
             }
             Target::Sim(spec) => {
-                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).unwrap_or(())
+                writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).ok();
             }
         }
         writeln!(text, "Plan     {}", self.plan_in_words()).ok();
@@ -251,7 +283,7 @@ impl Job {
         let done = flash(self.image.source(), device, &plan, &find, &session.cx);
         see_partitions(device, &session);
         let done = done.and_then(|flashed| self.finish(flashed, device, &session));
-        Ok(session.end(done))
+        Ok(session.end(&done))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
@@ -269,7 +301,7 @@ impl Job {
             record.settings = Some(Settings {
                 block_size: plan.transfer.block as u64,
                 queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),
-                direct: true,
+                direct: device.geometry().direct,
                 discard: plan_word(plan.discard).to_owned(),
             });
         });

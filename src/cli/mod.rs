@@ -16,6 +16,7 @@ mod demo;
 mod devices;
 mod discard;
 mod flash;
+mod labels;
 mod open;
 mod session;
 mod trim;
@@ -63,13 +64,13 @@ impl Run {
         let words = self.words;
         match self.typed.command {
             Command::Flash(args) => flash::run(args, &words, cancel),
-            Command::Verify(args) => verify::run(args, &words, cancel),
+            Command::Verify(args) => verify::run(&args, &words, cancel),
             Command::Discard(args) => match args.trim {
                 Some(path) => trim::run(&path),
-                None => discard::run(args, &words, cancel),
+                None => discard::run(&args, &words, cancel),
             },
             Command::Devices(args) => Ok(devices::run(&args)),
-            Command::Demo(args) => demo::run(args, &words, cancel),
+            Command::Demo(args) => demo::run(&args, &words, cancel),
         }
     }
 }

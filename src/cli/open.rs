@@ -111,7 +111,8 @@ fn judge(system: &System, path: &Path, wish: &Wish<'_>, unmount: bool) -> Result
         .map_err(|refusals| policy::report(wish.doing(), &node, &refusals))
 }
 
-fn fits(image: Option<u64>, has: u64, target: &str) -> Result<()> {
+/// Refuses what is known not to fit.
+pub(super) fn fits(image: Option<u64>, has: u64, target: &str) -> Result<()> {
     match image {
         Some(needs) if needs > has => Err(Error::refused(format!(
             "the image does not fit: it has {}, {target} has {}",

@@ -101,20 +101,20 @@ impl Session {
     }
 
     /// Ends the run: last event, report, record, exit code. `done` is the sentence of success.
-    pub(super) fn end(self, result: Result<String>) -> ExitCode {
+    pub(super) fn end(self, result: &Result<String>) -> ExitCode {
         let Self { cx, builder, observers, output, name, log_failure, _awake } = self;
         let kind = result.as_ref().err().map(Error::kind);
         let slept = cx.clock.slept();
-        cx.events.emit(Event::Finished(ending(&result)));
+        cx.events.emit(Event::Finished(ending(result)));
         drop(cx);
         // A panic of a screen must not change the verdict on the medium.
         observers.join().ok();
         builder.edit(|record| {
-            record.slept_nanos = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX)
+            record.slept_nanos = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX);
         });
         let record = builder.record();
         if output.quiet
-            && let Err(error) = &result
+            && let Err(error) = result
         {
             ui::print_error(error);
         }
@@ -147,12 +147,16 @@ fn print_report(record: &RunRecord, json: bool) {
 fn ending(result: &Result<String>) -> Ending {
     match result {
         Ok(message) => Ending { exit_code: 0, message: message.clone(), hint: None, place: None },
-        Err(error) => Ending {
-            exit_code: error.kind().exit_code(),
-            message: error.message(),
-            hint: error.advice().map(str::to_owned),
-            place: error.place().map(|place| Span { offset: place.offset, len: place.len }),
-        },
+        Err(error) => failed(error),
+    }
+}
+
+fn failed(error: &Error) -> Ending {
+    Ending {
+        exit_code: error.kind().exit_code(),
+        message: error.message(),
+        hint: error.advice().map(str::to_owned),
+        place: error.place().map(|place| Span { offset: place.offset, len: place.len }),
     }
 }
 
@@ -183,7 +187,7 @@ fn save(record: &RunRecord, output: &Output, command: &str) -> Result<PathBuf> {
 pub(super) fn never_began(words: &[OsString], output: &Output, error: Error) -> Result<ExitCode> {
     if output.json {
         let mut lines = JsonLines::new(Box::new(io::stdout()), &text(words), &wall_clock());
-        lines.on(&Event::Finished(ending(&Err(Error::new(error.kind(), error.message())))));
+        lines.on(&Event::Finished(failed(&error)));
     }
     Err(error)
 }

@@ -83,7 +83,7 @@ fn trim(at: &Path) -> Result<String> {
         Ok(bytes) => {
             let took = clock.now();
             Ok(format!("{bytes} bytes trimmed ({}) in {:.3} s", Bytes(bytes), took.as_secs_f64())
-                + if took.as_secs() > 5 { "; slow, as if it were written" } else { "" })
+                + if took.as_secs() > 5 { "; slow for a trim: the drive may overwrite what it is given back" } else { "" })
         }
         Err(e) => Err(match e.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::ENOTTY) => Error::new(

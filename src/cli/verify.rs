@@ -31,10 +31,10 @@ enum Truth {
     Digest(u64),
 }
 
-pub(super) fn run(args: Verify, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Verify, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output: Output = args.output.clone().into();
-    match prepare(&args, words, &cancel) {
-        Ok((truth, target, opened)) => work(&args, &truth, &target, &opened, (words, cancel)),
+    match prepare(args, words, &cancel) {
+        Ok((truth, target, opened)) => work(args, &truth, &target, &opened, (words, cancel)),
         Err(error) => never_began(words, &output, error),
     }
 }
@@ -104,7 +104,7 @@ fn work(
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
             queue_depth: u32::try_from(transfer.queue_depth).unwrap_or(u32::MAX),
-            direct: true,
+            direct: device.geometry().direct,
             discard: "none".to_owned(),
         });
     });
@@ -120,7 +120,7 @@ fn work(
     let done = expected(truth, args)
         .and_then(|expected| verify(device, &expected, &find, &transfer, &session.cx))
         .and_then(|verdict| judge(verdict, &session.cx.target));
-    Ok(session.end(done))
+    Ok(session.end(&done))
 }
 
 fn describe(truth: &Truth, args: &Verify) -> SourceFacts {

@@ -18,6 +18,9 @@ pub const LISTED: usize = 256;
 /// Granules that are compared byte by byte: at most 128 MiB are read again.
 const EXAMINED: usize = 2048;
 
+/// How the finding begins that clears the stick of blame.
+pub const CHANGED_AFTER: &str = "changed after writing";
+
 /// Where a range lies, in words, and whether operating systems change that place on mounting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Located {
@@ -104,7 +107,7 @@ pub fn judge(
     cx: &Context,
 ) -> Verdict {
     let level = truth.map.level().max(seen.map.level());
-    let (expected, read) = (truth.map.clone().raised_to(level), seen.map.clone().raised_to(level));
+    let (expected, read) = (truth.map.at_level(level), seen.map.at_level(level));
     let bad = expected.differing(&read);
     if bad.is_empty() && seen.unreadable.is_empty() {
         return Verdict::Matched { bytes: expected.len() };
@@ -320,11 +323,10 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
         return found;
     }
     if evidence.all_by_systems {
-        found.push(
-            "changed after writing: only places that an operating system rewrites when it mounts a \
+        found.push(format!(
+            "{CHANGED_AFTER}: only places that an operating system rewrites when it mounts a \
              filesystem differ; the stick itself is not at fault"
-                .to_owned(),
-        );
+        ));
         return found;
     }
     found.extend(
@@ -333,10 +335,14 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
     found.extend(flipped(&granules));
     found.extend(unstable(&granules));
     if found.is_empty() {
+        let (count, verb) = match granules.len() {
+            1 => ("1 stretch".to_owned(), "holds"),
+            n => (format!("{n} stretches"), "hold"),
+        };
         found.push(format!(
-            "{} granules hold data that is neither the image's nor blank: old content, or written by \
-             somebody else since",
-            granules.len()
+            "{count} of {} {verb} data that is neither the image's nor blank: old content, or written \
+             by somebody else since",
+            Bytes(evidence.expected.granule()).binary()
         ));
     }
     found
@@ -344,18 +350,21 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
 
 /// Data came back from another offset: addresses wrap.
 fn wrapped(granules: &[&Granule]) -> Option<String> {
-    let distances: Vec<u64> = granules
+    let copies: Vec<(u64, u64)> = granules
         .iter()
         .filter_map(|g| match g.content {
-            Content::CopyOf(from) => Some(from.abs_diff(g.span.offset)),
+            Content::CopyOf(from) => Some((g.span.offset, from.abs_diff(g.span.offset))),
             _ => None,
         })
         .collect();
-    if distances.is_empty() || distances.len() * 2 < granules.len() {
+    // Zeros may be copies as well: images are full of them.
+    let blank = |g: &&&Granule| matches!(g.content, Content::Zeros | Content::Ones);
+    let telling = granules.len() - granules.iter().filter(blank).count();
+    if copies.is_empty() || copies.len() * 2 < telling || copies.len() * 8 < granules.len() {
         return None;
     }
-    let real = distances.iter().fold(0, |a, &b| gcd(a, b));
-    let first = granules.first()?.span.offset;
+    let real = copies.iter().fold(0, |a, &(_, distance)| gcd(a, distance));
+    let (first, _) = *copies.first()?;
     Some(format!(
         "offset {first} and others hold what was written {} further on: addresses wrap around, as \
          on sticks with a fake capacity; real capacity probably about {}",

@@ -82,7 +82,9 @@ pub(super) fn make_unbootable(device: &dyn BlockDevice, cx: &Context) {
     let Ends { head, tail } = Ends::of(device.geometry().size);
     let cleared = if device.present() {
         // The head first: it is what firmware looks at. One failure does not keep us from the rest.
-        let (head, tail) = (write_zeros(device, head), write_zeros(device, tail));
+        // What is zero already needs no write, which a device that failed may refuse.
+        let wipe = |span| if is_zero(device, span) { Ok(()) } else { write_zeros(device, span) };
+        let (head, tail) = (wipe(head), wipe(tail));
         head.and(tail).and_then(|()| device.flush())
     } else {
         Err(io::Error::from_raw_os_error(libc::ENODEV))

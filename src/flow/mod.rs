@@ -182,11 +182,20 @@ impl<'a> Crew<'a> {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the crew's work: the failure, the signal, or nothing.
+    /// Runs a thread's work. A panic there is a failure like any other: the rest stops, nobody
+    /// waits for a buffer that died with it, and the medium is made unbootable.
+    fn guard<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        done.map_err(|_| self.fail(internal("a worker thread panicked"))).ok()
+    }
+
+    /// Ends the crew's work: the signal, the failure, or nothing. The signal first, because what
+    /// fails after it, a read that was given up for it, say, is its consequence.
     fn result(self) -> Result<()> {
+        self.cancel.check()?;
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => self.cancel.check(),
+            None => Ok(()),
         }
     }
 }
@@ -202,6 +211,12 @@ impl Busy {
         let took = clock.now().saturating_sub(start);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += took;
         done
+    }
+
+    /// The same for work that no device takes part in. It takes no virtual time; what passes
+    /// meanwhile is the device's, and depends on how threads are scheduled.
+    fn computing<T>(&self, clock: &dyn Clock, work: impl FnOnce() -> T) -> T {
+        if clock.is_virtual() { work() } else { self.during(clock, work) }
     }
 
     fn total(&self) -> Duration {

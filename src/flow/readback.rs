@@ -96,7 +96,7 @@ pub fn read_back(
             let (done, read) = unbounded();
             for _ in 0..depth {
                 let (reading, crew, done) = (&reading, &crew, done.clone());
-                scope.spawn(move || reading.run(crew, &done));
+                scope.spawn(move || crew.guard(|| reading.run(crew, &done)));
             }
             drop(done);
             in_order(&read, level, expected, cx, &hashing)
@@ -187,7 +187,7 @@ fn in_order(
     for piece in read {
         early.insert(piece.index, piece);
         while let Some(piece) = early.remove(&next) {
-            busy.during(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
+            busy.computing(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
             next += 1;
             let mut left = piece.len as u64;
             for leaf in piece.leaves {

@@ -22,8 +22,6 @@ pub(super) struct Written {
     pub(super) map: ChunkMap,
     /// Held back, in ascending order.
     pub(super) held: Vec<Chunk>,
-    /// Keeps the held buffers' home alive.
-    _pool: Pool,
 }
 
 /// Reads, hashes and writes the image; returns when every write but the held ones completed.
@@ -56,15 +54,17 @@ pub(super) fn write(
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
             let (crew, job, writer) = (&crew, &job, &writer);
-            let reader = scope
-                .spawn(move || produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok());
+            let reader = scope.spawn(move || {
+                crew.guard(|| produce(job, cx, crew, &to_hash).map_err(|e| crew.fail(e)).ok())
+                    .flatten()
+            });
             for _ in 0..transfer.queue_depth.max(1) {
                 let hashed: Receiver<Chunk> = hashed.clone();
-                scope.spawn(move || writer.run(crew, &hashed));
+                scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
             let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
-                hashing.during(&*cx.clock, work);
+                hashing.computing(&*cx.clock, work);
             });
             drop(to_write);
             (reader.join(), digest, held)
@@ -80,7 +80,7 @@ pub(super) fn write(
     crew.result()?;
     let map =
         map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
-    Ok(Written { sha256: digest, map, held, _pool: pool })
+    Ok(Written { sha256: digest, map, held })
 }
 
 fn nanos(busy: &Busy) -> u64 {
@@ -112,8 +112,10 @@ fn hash(
         busy(&mut || hasher.update(&chunk.buf[..chunk.len]));
         if ends.touch(chunk.offset, chunk.end()) {
             held.push(chunk);
-        } else if to_write.send(chunk).is_err() {
-            break;
+        } else {
+            // Fails only when every writer is gone; then the crew has stopped, and the chunk is
+            // dropped like those that follow.
+            to_write.send(chunk).ok();
         }
     }
     (hasher.finish(), held)

@@ -11,7 +11,7 @@ use super::page::{Page, cells, number, short};
 use super::record::{PhaseRecord, RunRecord};
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
-use crate::event::{BadRange, Phase, Verdict};
+use crate::event::{BadRange, Phase, Span, Verdict};
 use crate::text::printable;
 use crate::units::{Bytes, MIB, Rate, spoken};
 
@@ -53,7 +53,8 @@ fn heading(page: &mut Page, record: &RunRecord) {
         None => page.field("", "The run was cut off: the record has no ending."),
         Some(ending) => {
             page.field("", &format!("{} (exit code {})", ending.message, ending.exit_code));
-            if let Some(place) = ending.place {
+            let told = |at: &Span| ending.message.contains(&format!("at offset {}", at.offset));
+            if let Some(place) = ending.place.filter(|at| !told(at)) {
                 page.field("", &format!("at offset {}, length {}", place.offset, place.len));
             }
             if let Some(hint) = &ending.hint {
@@ -325,7 +326,7 @@ fn bad_ranges(page: &mut Page, ranges: &[BadRange], verdict: Option<&Verdict>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Ending, Span};
+    use crate::event::Ending;
     use crate::report::lab;
     use crate::report::page::WIDTH;
     use crate::report::record::IoSizeChange;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::event::{BadRange, Ending, Event, Phase, PhaseTotals, Verdict};
+use crate::event::{BadRange, Ending, Event, Phase, PhaseTotals, Span, Verdict};
 use crate::text::printable;
 use crate::units::{Bytes, spoken};
 
@@ -87,7 +87,9 @@ fn finished(ending: &Ending) -> Vec<String> {
         return vec![format!("done: {}", ending.message)];
     }
     let mut lines = vec![format!("FAILED (exit code {}): {}", ending.exit_code, ending.message)];
-    lines.extend(ending.place.map(|at| format!("  at offset {}, length {}", at.offset, at.len)));
+    let told = |at: &Span| ending.message.contains(&format!("at offset {}", at.offset));
+    let place = ending.place.filter(|at| !told(at));
+    lines.extend(place.map(|at| format!("  at offset {}, length {}", at.offset, at.len)));
     lines.extend(ending.hint.as_ref().map(|hint| format!("  try: {hint}")));
     lines
 }
@@ -95,7 +97,6 @@ fn finished(ending: &Ending) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Phase, Span};
 
     fn totals(bytes: u64, stall: u64) -> Event {
         Event::PhaseEnded(PhaseTotals {
@@ -174,6 +175,10 @@ mod tests {
             "  at offset 4096, length 512",
             "  try: another stick",
         ];
-        said(&Event::Finished(failed), &told);
+        said(&Event::Finished(failed.clone()), &told);
+        let message = "writing failed at offset 4096 (0.0 MiB), length 512".to_owned();
+        let told = format!("FAILED (exit code 5): {message}");
+        let once = Ending { message, ..failed };
+        said(&Event::Finished(once), &[&told, "  try: another stick"]);
     }
 }

@@ -4,6 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     missing_docs,
     unreachable_pub,
     reason = "a test may die"
@@ -126,17 +127,23 @@ pub struct Counting {
     pub inner: Box<dyn BlockDevice>,
     pub counts: Mutex<[u64; 4]>,
     pub cancel_at: Option<(u64, CancelToken)>,
+    pub panic_at: Option<u64>,
 }
 
 impl Counting {
     pub fn new(inner: Box<dyn BlockDevice>) -> Self {
-        Self { inner, counts: Mutex::new([0; 4]), cancel_at: None }
+        Self { inner, counts: Mutex::new([0; 4]), cancel_at: None, panic_at: None }
     }
     fn count(&self, op: usize) {
         let mut counts = self.counts.lock().unwrap();
         counts[op] += 1;
+        let total: u64 = counts.iter().sum();
+        if self.panic_at == Some(total) {
+            drop(counts);
+            panic!("on purpose");
+        }
         if let Some((at, token)) = &self.cancel_at
-            && counts.iter().sum::<u64>() == *at
+            && total == *at
         {
             token.cancel(15);
         }
