@@ -169,7 +169,7 @@ fn b32_partitions_are_looked_for_only_after_the_verification() {
     let lines: Vec<&str> = trace.lines().filter(|line| line.contains(&device)).collect();
     let reread = lines.iter().position(|line| line.contains("BLKRRPART")).unwrap();
     let io = |line: &&str| line.contains("pread64(") || line.contains("pwrite64(");
-    let last = lines.iter().rposition(|line| io(&line)).unwrap();
+    let last = lines.iter().rposition(io).unwrap();
     assert!(last < reread, "{last} {reread}");
     assert_eq!(lines.iter().filter(|line| line.contains("BLKRRPART")).count(), 1);
 }

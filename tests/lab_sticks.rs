@@ -159,7 +159,8 @@ fn a_cache_cliff_is_in_the_rows_and_in_the_report() {
     let image = put(dir.path(), "image", &disk_image(100 * MIB, 5));
     let stick = Stick::new(&["size=128M", "fast=64M", "fast_bps=40M", "slow_bps=10M"]);
     let log = dir.path().join("log.csv");
-    let output = flash(&image, &stick.device, &["--log", log.to_str().unwrap()]).expect(0);
+    let more = ["--block-size", "1MiB", "--log", log.to_str().unwrap()];
+    let output = flash(&image, &stick.device, &more).expect(0);
     let log = fs::read_to_string(log).unwrap();
     let write: Vec<Vec<f64>> = log
         .lines()
@@ -168,10 +169,10 @@ fn a_cache_cliff_is_in_the_rows_and_in_the_report() {
         .collect();
     assert!((0_u32..).zip(&write).all(|(second, row)| (row[0] - f64::from(second)).abs() < 0.1));
     let total: f64 = write.iter().map(|row| row[2]).sum();
-    assert!((total - (96 * MIB) as f64).abs() < 1.0, "all but the held chunk: {total}");
+    assert!((total - (99 * MIB) as f64).abs() < 1.0, "all but the held chunk: {total}");
     let full: Vec<f64> = write.iter().filter(|row| row[1] > 0.99).map(|row| row[4]).collect();
     let (first, last) = (full[0], full[full.len() - 1]);
-    assert!((first - 41.9).abs() < 6.0 && (last - 10.5).abs() < 3.0, "{full:?}");
+    assert!((first - 41.9).abs() < 8.0 && (last - 10.5).abs() < 4.0, "{full:?}");
     assert!(output.percentages().iter().all(|&percent| percent <= 100));
 }
 

@@ -6,12 +6,12 @@
 #[path = "common/lab.rs"]
 mod lab;
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use lab::{Live, LoopDev, MIB, command, folder, gpt_image, lab_has, read_direct, write_at};
+use lab::{Live, LoopDev, MIB, folder, gpt_image, lab_has, read_direct, write_at};
+use nix::sys::signal::Signal;
 
-const SIZE: u64 = 10 * MIB;
+const SIZE: u64 = 8 * MIB;
 const ROUNDS: u32 = 200;
 const BLOCK: usize = 2048;
 /// The guarded ends.
@@ -66,19 +66,23 @@ fn judge(medium: &[u8], old: &[u8], image: &[u8], counts: &mut Counts, moment: D
     }
 }
 
-/// How long a clean run takes until it releases the first chunk.
-fn time_to_release(image: &str, stick: &LoopDev) -> Duration {
+/// How long a clean run takes until it writes, and from then until it releases the first chunk.
+fn times(image: &str, stick: &LoopDev) -> (Duration, Duration) {
     let measure = || {
         let start = Instant::now();
         let mut live = Live::flash(image, &stick.device, &SLOW);
+        live.wait_for_phase("write");
+        let begun = start.elapsed();
         live.wait_for_phase("release");
-        let took = start.elapsed();
+        let released = start.elapsed();
         live.end().expect(0);
-        took
+        (begun, released.saturating_sub(begun))
     };
-    let mut times: Vec<Duration> = (0..5).map(|_| measure()).collect();
-    times.sort();
-    times[1]
+    let (mut begun, mut written): (Vec<Duration>, Vec<Duration>) =
+        (0..5).map(|_| measure()).unzip();
+    begun.sort();
+    written.sort();
+    (begun[2], written[2])
 }
 
 #[test]
@@ -90,14 +94,14 @@ fn a_kill_at_any_moment_before_the_release_leaves_nothing_that_boots() {
     let image = gpt_image(dir.path(), "image", SIZE, 512);
     // The old content has tables of its own at both ends.
     let mut old = std::fs::read(gpt_image(dir.path(), "old", SIZE, 512)).unwrap();
-    old[END..(SIZE as usize) - END].fill(0xee);
+    let tail = old.len() - END;
+    old[END..tail].fill(0xee);
     let image_bytes = std::fs::read(&image).unwrap();
     for medium in [&old, &image_bytes] {
         assert!(has_table_at_start(medium) && has_table_at_end(medium));
     }
     let stick = LoopDev::new(SIZE);
-    let whole = time_to_release(&image, &stick);
-    let home = folder();
+    let (begun, written) = times(&image, &stick);
     let mut counts = Counts::default();
     let mut random = 88_172_645_463_325_252_u64;
     for round in 0..ROUNDS {
@@ -105,21 +109,26 @@ fn a_kill_at_any_moment_before_the_release_leaves_nothing_that_boots() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // One moment in each of 200 equal parts, at a random place in it.
-        let part = f64::from(round) + (random % 1000) as f64 / 1000.0;
-        let moment = whole.mul_f64(part / f64::from(ROUNDS));
-        let mut command = command(home.path());
-        command.args(["flash", &image, &stick.device, "--yes", "--json"]).args(SLOW);
-        command.args(["--discard", if round % 2 == 0 { "auto" } else { "never" }]);
+        // One moment in each of equal parts, at a random place in it.
+        let part = (f64::from(round) + (random % 1000) as f64 / 1000.0) / f64::from(ROUNDS);
+        let discard = if round % 2 == 0 { "auto" } else { "never" };
+        let mut live =
+            Live::flash(&image, &stick.device, &[&SLOW[..], &["--discard", discard]].concat());
         let start = Instant::now();
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // A fifth of the kills come before the write, spread from the very start.
+        let (start, moment) = if round % 5 == 0 {
+            (start, begun.mul_f64(part))
+        } else {
+            live.wait_for_phase("write");
+            (Instant::now(), written.mul_f64(part))
+        };
         std::thread::sleep(moment.saturating_sub(start.elapsed()));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        live.send(Signal::SIGKILL);
+        drop(live);
         let medium = read_direct(&stick.device, 0, SIZE);
         judge(&medium, &old, &image_bytes, &mut counts, moment);
     }
-    eprintln!("{ROUNDS} kills within {whole:?}: {counts:?}");
+    eprintln!("{ROUNDS} kills within {begun:?} and {written:?}: {counts:?}");
     assert!(counts.writing * 2 > ROUNDS, "most kills land in the write: {counts:?}");
     assert!(counts.complete * 3 < ROUNDS, "few come too late: {counts:?}");
 }

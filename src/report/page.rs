@@ -105,6 +105,7 @@ mod tests {
         for (text, lines) in [
             ("", vec![""]),
             ("one two", vec!["one two"]),
+            ("a  b", vec!["a  b"]),
             ("one two three", vec!["one two", "three"]),
             ("abcdefghijklmnopqr", vec!["abcdefgh", "ijklmnop", "qr"]),
             ("a bcdefghijk l", vec!["a", "bcdefghi", "jk l"]),
