@@ -35,7 +35,9 @@ pub(super) fn run(path: &Path) -> Result<ExitCode> {
                 ui::print(&format!("{name}: {line}\n"));
             }
             Err(error) => {
-                ui::print(&format!("{name}: {}\n", error.message()));
+                let message = error.message();
+                let named = message.starts_with(&name);
+                ui::print(&if named { message + "\n" } else { format!("{name}: {message}\n") });
                 failed.get_or_insert(error);
             }
         }

@@ -10,6 +10,8 @@
 //! A higher level covers more bytes per entry, so that the map of a 16 TiB disk takes no more
 //! memory than that of a 16 GiB stick. Two maps can be compared at the higher of their levels.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use twox_hash::xxhash3_128;
 
@@ -84,11 +86,20 @@ impl ChunkMap {
         self
     }
 
+    /// This map, or the same image at a higher level. A map of a large image takes megabytes, so
+    /// it is not copied when the levels are equal.
+    pub fn at_level(&self, level: u32) -> Cow<'_, Self> {
+        if level <= self.level {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(self.clone().raised_to(level))
+    }
+
     /// Indices of the entries that differ. Both maps must cover the same length; the lower one
     /// is raised to the level of the other.
     pub fn differing(&self, other: &Self) -> Vec<usize> {
         let level = self.level.max(other.level);
-        let (a, b) = (self.clone().raised_to(level), other.clone().raised_to(level));
+        let (a, b) = (self.at_level(level), other.at_level(level));
         let longest = a.entries.len().max(b.entries.len());
         (0..longest).filter(|&i| a.entries.get(i) != b.entries.get(i)).collect()
     }

@@ -18,6 +18,9 @@ pub const LISTED: usize = 256;
 /// Granules that are compared byte by byte: at most 128 MiB are read again.
 const EXAMINED: usize = 2048;
 
+/// How the finding begins that clears the stick of blame.
+pub const CHANGED_AFTER: &str = "changed after writing";
+
 /// Where a range lies, in words, and whether operating systems change that place on mounting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Located {
@@ -104,7 +107,7 @@ pub fn judge(
     cx: &Context,
 ) -> Verdict {
     let level = truth.map.level().max(seen.map.level());
-    let (expected, read) = (truth.map.clone().raised_to(level), seen.map.clone().raised_to(level));
+    let (expected, read) = (truth.map.at_level(level), seen.map.at_level(level));
     let bad = expected.differing(&read);
     if bad.is_empty() && seen.unreadable.is_empty() {
         return Verdict::Matched { bytes: expected.len() };
@@ -320,11 +323,10 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
         return found;
     }
     if evidence.all_by_systems {
-        found.push(
-            "changed after writing: only places that an operating system rewrites when it mounts a \
+        found.push(format!(
+            "{CHANGED_AFTER}: only places that an operating system rewrites when it mounts a \
              filesystem differ; the stick itself is not at fault"
-                .to_owned(),
-        );
+        ));
         return found;
     }
     found.extend(

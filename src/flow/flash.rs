@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::damage::{Locate, Truth, judge};
+use super::damage::{CHANGED_AFTER, Locate, Truth, judge};
 use super::guard::{self, Ends};
 use super::readback::read_back;
 use super::verify::{check_source, with_digest};
@@ -92,19 +92,19 @@ fn steps(
     guard::clear(device, cx)?;
     give_back(device, plan, cx)?;
     let slept = cx.clock.slept();
-    let written = write::write(source, device, &plan.transfer, cx)?;
-    let Written { sha256, map, .. } = &written;
+    let Written { sha256, map, held } = write::write(source, device, &plan.transfer, cx)?;
     cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
-    check_source(plan.expected, *sha256, map.len(), cx)?;
+    check_source(plan.expected, sha256, map.len(), cx)?;
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
-    write::release(device, &written.held, cx)?;
-    let (bytes, sha256, map) = (written.map.len(), written.sha256, written.map.clone());
-    drop(written);
+    write::release(device, &held, cx)?;
+    // The verification makes buffers of its own.
+    drop(held);
+    let bytes = map.len();
     let media = if plan.verify {
         cx.still_the_same(device)?;
         let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
@@ -123,6 +123,11 @@ fn steps(
 
 /// The error of a medium that does not hold what it should.
 pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) -> Error {
+    let hint = if findings.iter().any(|finding| finding.starts_with(CHANGED_AFTER)) {
+        "write it again if it has to equal the image, and mount it read-only"
+    } else {
+        "try another port and cable once; if it differs again, do not trust this stick"
+    };
     let ranges = if ranges == 1 { "1 range".to_owned() } else { format!("{ranges} ranges") };
     Error::new(
         Kind::MediaMismatch,
@@ -131,7 +136,7 @@ pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) 
             findings.join("; ")
         ),
     )
-    .hint("try another port and cable once; if it differs again, do not trust this stick")
+    .hint(hint)
 }
 
 /// Dirty pages that somebody else left behind are written out first, or their time would count

@@ -213,6 +213,12 @@ impl Busy {
         done
     }
 
+    /// The same for work that no device takes part in. It takes no virtual time; what passes
+    /// meanwhile is the device's, and depends on how threads are scheduled.
+    fn computing<T>(&self, clock: &dyn Clock, work: impl FnOnce() -> T) -> T {
+        if clock.is_virtual() { work() } else { self.during(clock, work) }
+    }
+
     fn total(&self) -> Duration {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

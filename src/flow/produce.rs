@@ -54,7 +54,7 @@ pub(super) fn produce(
     let mut offset = 0;
     while let Some(mut buf) = job.pool.take(&|| crew.stopped()) {
         let filled =
-            job.busy.during(&*cx.clock, || fill(&mut *reader, &mut buf[..job.block], crew));
+            job.busy.computing(&*cx.clock, || fill(&mut *reader, &mut buf[..job.block], crew));
         let len = filled.map_err(|e| read_failed(name, e, offset, job.block as u64))?;
         if len == 0 {
             break;
@@ -62,7 +62,7 @@ pub(super) fn produce(
         if offset + len as u64 > job.room {
             return Err(too_large(offset + len as u64, job.room, &cx.target));
         }
-        job.busy.during(&*cx.clock, || map.push(&buf[..len]));
+        job.busy.computing(&*cx.clock, || map.push(&buf[..len]));
         let padded = len.next_multiple_of(job.logical_block);
         buf[len..padded].fill(0);
         if out.send(Chunk { offset, len, padded, buf }).is_err() {

@@ -187,7 +187,7 @@ fn in_order(
     for piece in read {
         early.insert(piece.index, piece);
         while let Some(piece) = early.remove(&next) {
-            busy.during(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
+            busy.computing(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
             next += 1;
             let mut left = piece.len as u64;
             for leaf in piece.leaves {

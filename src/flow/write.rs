@@ -22,8 +22,6 @@ pub(super) struct Written {
     pub(super) map: ChunkMap,
     /// Held back, in ascending order.
     pub(super) held: Vec<Chunk>,
-    /// Keeps the held buffers' home alive.
-    _pool: Pool,
 }
 
 /// Reads, hashes and writes the image; returns when every write but the held ones completed.
@@ -66,7 +64,7 @@ pub(super) fn write(
             }
             drop(hashed);
             let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
-                hashing.during(&*cx.clock, work);
+                hashing.computing(&*cx.clock, work);
             });
             drop(to_write);
             (reader.join(), digest, held)
@@ -82,7 +80,7 @@ pub(super) fn write(
     crew.result()?;
     let map =
         map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
-    Ok(Written { sha256: digest, map, held, _pool: pool })
+    Ok(Written { sha256: digest, map, held })
 }
 
 fn nanos(busy: &Busy) -> u64 {

@@ -49,6 +49,11 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
             lines.push(String::new());
             used = 0;
         }
+        // Between two blanks: names are printed as they are.
+        if let Some(line) = lines.last_mut().filter(|_| chars.is_empty() && used > 0) {
+            line.push(' ');
+            used += 1;
+        }
         for (index, c) in chars.iter().enumerate() {
             if used >= width {
                 lines.push(String::new());

@@ -228,7 +228,7 @@ impl Output {
         self.events().iter().any(|event| event["code"] == code)
     }
 
-    /// Both streams.
+    /// Both streams, output first.
     pub fn text(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -473,9 +473,11 @@ impl LoopDev {
 
     /// Over a file or device that somebody else keeps.
     pub fn over(file: &Path, options: &[&str]) -> Self {
-        let path = file.to_str().unwrap();
-        let args = [&["--find", "--show"], options, &[path]].concat();
-        let device = sh("losetup", &args).trim().to_owned();
+        let mut losetup = Command::new(find("losetup").unwrap());
+        losetup.args(["--find", "--show"]).args(options).arg(file);
+        let output = losetup.output().unwrap();
+        assert!(output.status.success(), "losetup: {output:?}");
+        let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
         Self { device, file: file.to_owned(), folder: None }
     }
 

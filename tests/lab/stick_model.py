@@ -4,6 +4,7 @@ size=N              claimed size (default 1G)
 real=N mode=limbo|wrap   fake capacity: beyond `real` writes are lost (limbo), or come round to the start (wrap)
 fast=N fast_bps=N slow_bps=N   write cache: the first N bytes written go at fast_bps, all later ones at slow_bps
 write_bps=N         steady write speed            read_bps=N        read speed
+discard_bps=N       a discard takes as long as its bytes at this speed, as on a device that fills with zeros
 latency_ms=N        every read and write takes that much longer, as it arrives here: 1 MiB comes in 2 pieces, 4 MiB in 6 or 7
 stall=OFF:MS        the first write that touches OFF takes MS longer
 vanish=OFF          the first write that touches OFF fails with EIO, and so does everything after it
@@ -25,7 +26,7 @@ PAGE = 1 << 16
 # A sender that comes back within this time never stopped: what it lost on the way is no pause of the stick's.
 IDLE_SECONDS = 0.1
 
-KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "latency_ms", "stall", "vanish",
+KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "discard_bps", "latency_ms", "stall", "vanish",
         "eio_write", "eio_read", "corrupt", "drop", "ignore_writes", "prefill"}
 
 options = {"size": 1 << 30}
@@ -196,7 +197,10 @@ def trim(h, length, offset, flags):
     """Whole pages only, as the standard allows; they read as if never written."""
     if gone:
         fail("vanished")
+    busy(length / options["discard_bps"] if "discard_bps" in options else 0)
     if options.get("ignore_writes"):
+        return
+    if not pages:
         return
     for _, _, step, number_of_page, _ in pieces(offset, length):
         if step == PAGE:
