@@ -1,6 +1,6 @@
 //! From "the maps differ" to "this is what is wrong, and where": bad granules are looked at, the
 //! ranges narrowed down to sectors where the image can be read again, and the kind of damage is
-//! named only where the evidence is positive. [`findings`] is pure.
+//! named only where the evidence is positive. `findings` is pure.
 
 use std::collections::HashMap;
 

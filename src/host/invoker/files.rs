@@ -7,7 +7,7 @@
 //! could have written without us, and the last component of a path is never followed at all. Root's
 //! supplementary groups are dropped with the rest: on some distributions `disk` is among them.
 //!
-//! Root's own rights are used in one case, see [`Place::of_root`]. A home on a FUSE filesystem
+//! Root's own rights are used in one case, see `Place::of_root`. A home on a FUSE filesystem
 //! that is mounted without allow_other lets root do nothing in any way: an error, no more.
 
 use std::ffi::{OsStr, OsString};
