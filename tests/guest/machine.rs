@@ -1,7 +1,6 @@
 //! Starts guests, talks with them over files and QMP, and reads what they left behind.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -385,11 +384,6 @@ pub fn old_disk(path: &Path, bytes: usize) {
 /// Makes a sparse backing file.
 pub fn sparse(path: &Path, bytes: u64) {
     File::create(path).unwrap().set_len(bytes).unwrap();
-}
-
-/// Blocks of 512 bytes that a file takes.
-pub fn blocks(path: &Path) -> u64 {
-    fs::metadata(path).unwrap().blocks()
 }
 
 /// Bytes that look random and are the same in every run (xorshift64*).
