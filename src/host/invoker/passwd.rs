@@ -1,13 +1,11 @@
 //! Users and groups from /etc/passwd and /etc/group. The parsers are pure.
 //!
-//! The files come first: the C library's lookup loads plugins, which in a static program works
-//! only beside the very same library. The library comes second, for users of directories (LDAP,
-//! systemd-homed). Formats: passwd(5), group(5).
+//! The files come first, the C library's lookup second, for users of directories (LDAP,
+//! systemd-homed). A static program has the files alone: the lookup loads plugins, and in a static
+//! glibc that crashes (seen: SIGSEGV in getpwuid_r, glibc 2.36). Formats: passwd(5), group(5).
 
 use std::fs;
 use std::path::PathBuf;
-
-use nix::unistd::{Uid, User};
 
 /// One user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +22,41 @@ pub struct Account {
 
 /// The user with this id.
 pub fn by_uid(uid: u32) -> Option<Account> {
-    find(&read("/etc/passwd"), |a| a.uid == uid)
-        .or_else(|| User::from_uid(Uid::from_raw(uid)).ok().flatten().map(Account::from))
+    find(&read("/etc/passwd"), |a| a.uid == uid).or_else(|| library::by_uid(uid))
 }
 
 /// The user with this login name.
 pub fn by_name(name: &str) -> Option<Account> {
-    find(&read("/etc/passwd"), |a| a.name == name)
-        .or_else(|| User::from_name(name).ok().flatten().map(Account::from))
+    find(&read("/etc/passwd"), |a| a.name == name).or_else(|| library::by_name(name))
+}
+
+/// The C library's lookup.
+#[cfg(not(target_feature = "crt-static"))]
+mod library {
+    use nix::unistd::{Uid, User};
+
+    use super::Account;
+
+    pub(super) fn by_uid(uid: u32) -> Option<Account> {
+        User::from_uid(Uid::from_raw(uid)).ok().flatten().map(Account::from)
+    }
+
+    pub(super) fn by_name(name: &str) -> Option<Account> {
+        User::from_name(name).ok().flatten().map(Account::from)
+    }
+}
+
+#[cfg(target_feature = "crt-static")]
+mod library {
+    use super::Account;
+
+    pub(super) fn by_uid(_uid: u32) -> Option<Account> {
+        None
+    }
+
+    pub(super) fn by_name(_name: &str) -> Option<Account> {
+        None
+    }
 }
 
 /// Groups that list this user as a member. Those that only a directory knows are missing, which
@@ -77,8 +102,8 @@ fn groups_in(group: &str, user: &str) -> Vec<u32> {
     group.lines().filter_map(gid).collect()
 }
 
-impl From<User> for Account {
-    fn from(user: User) -> Self {
+impl From<nix::unistd::User> for Account {
+    fn from(user: nix::unistd::User) -> Self {
         let home = Some(user.dir).filter(|dir| dir.is_absolute());
         Self { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw(), home }
     }
