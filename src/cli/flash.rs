@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::args::{DiscardWhen, Flash, Output};
 use super::labels;
@@ -365,7 +366,16 @@ fn plan_word(discard: DiscardMode) -> &'static str {
 
 /// The kernel reads the partition table again, only now that nothing is left to be read back.
 fn see_partitions(device: &dyn BlockDevice, session: &Session) {
-    match device.reread_partitions() {
+    let mut answer = device.reread_partitions();
+    for _ in 0..10 {
+        // A desktop that tries to mount the old partitions holds them for a moment.
+        if !answer.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY)) {
+            break;
+        }
+        crossbeam_channel::after(Duration::from_millis(200)).recv().ok();
+        answer = device.reread_partitions();
+    }
+    match answer {
         Ok(()) => {}
         // A loop device without partition scanning, a device that is gone: nothing to see.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}

@@ -205,7 +205,8 @@ fn b81_trim_has_a_line_for_every_filesystem() {
         assert_eq!(line.ends_with("not mounted, skipped"), n > 2, "{line}");
     }
     let (before, after) = (guest.number("trim.before"), guest.number("trim.after"));
-    assert!(before >= after + (24 << 20) / 512, "{before} {after}");
+    // A little less than the file: the host's filesystem gives back whole blocks of its own.
+    assert!(before >= after + (20 << 20) / 512, "{before} {after}");
     assert_eq!(guest.text("trim.kept"), "kept\nkept", "no file was lost");
 
     let none = guest.run("trim-none");

@@ -22,7 +22,7 @@ printf secret | cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1
 printf secret | cryptsetup open --key-file - ${held}5 my-secret
 dmsetup create piece --table "0 100 linear ${held}6 0"
 sync; sleep 1; sync
-mw held-list devices
+mw held-list devices --all
 sha256sum <${held} >$out/held.before
 flash held small.img $held
 flash held-force small.img $held --force --unmount --discard never
@@ -85,7 +85,7 @@ umount /mnt/stick; losetup -d $image
 # automount NAME: tries to mount anything on the target until it succeeds, as a desktop would
 automount() {
   mkdir -p /mnt/auto
-  local end=$(($(date +%s) + 60))
+  local end=$(($(date +%s) + 200))
   while [ $(date +%s) -lt $end ]; do
     for node in ${target}1 ${target}2 $target; do
       echo try >>/tmp/$1.tries
