@@ -311,3 +311,15 @@ fn discard_needs_a_yes_and_zeros_are_zeros() {
     run(&["discard", &file, "--yes"]).expect(0);
     assert_eq!(fs::read(&file).unwrap(), vec![0; 8 << 20]);
 }
+
+#[test]
+fn a_range_that_gives_nothing_back_is_an_error_before_anything_is_opened() {
+    for (offset, length) in [("2MiB", "1"), ("0", "0"), ("0", "2MiB"), ("1MiB", "1")] {
+        let run = run(&["discard", "sim:1MiB", "--offset", offset, "--length", length]);
+        assert_eq!(run.code, 2, "{run:?}");
+        assert!(!run.stdout.contains("INCOMPLETE"), "{run:?}");
+    }
+    let run = run(&["discard", "sim:1MiB", "--offset", "7", "--length", "9"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("nothing was discarded"), "{run:?}");
+}

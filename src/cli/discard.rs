@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::DiscardArgs;
@@ -20,7 +21,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::Span;
 use crate::flow::discard::{Plan, Samples, discard, sample};
 use crate::sys::sgio;
-use crate::text::printable_path;
+use crate::text::{printable, printable_path, shell_word};
 use crate::ui;
 use crate::ui::devices::{Verdict, detail};
 use crate::units::Bytes;
@@ -28,7 +29,7 @@ use crate::units::Bytes;
 pub(super) fn run(args: &DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output = args.output.clone();
     match approved(args, words, &cancel) {
-        Ok((target, opened)) => work(args, &target, &opened, (words, cancel)),
+        Ok((target, opened, switched)) => work(args, &target, &opened, switched, (words, cancel)),
         Err(error) => never_began(words, &output, error),
     }
 }
@@ -38,10 +39,11 @@ fn approved(
     args: &DiscardArgs,
     words: &[OsString],
     cancel: &CancelToken,
-) -> Result<(Target, Opened)> {
+) -> Result<(Target, Opened, Option<Switched>)> {
     let word = args.target.clone().ok_or_else(|| usage("no TARGET was given"))?;
     let wish = Wish { purpose: Purpose::Discard, gate: &args.gate, image_size: None, source: None };
     let target = resolve(&word, &wish)?;
+    wanted(args, target.facts().size)?;
     let switch = match &target {
         Target::Block(approved) if !args.zero => needs_switch(approved.facts(), args)?,
         Target::Block(_) | Target::File(_) | Target::Sim(_) => false,
@@ -53,12 +55,27 @@ fn approved(
     if unmount {
         target = target.judge_again(&wish, false)?;
     }
-    if switch {
-        set_mode(&target.facts(), "unmap")?;
+    let switched = if switch { Switched::to_unmap(&target.facts())? } else { None };
+    if switched.is_some() {
         target = target.judge_again(&wish, false)?;
     }
     let opened = target.open(Purpose::Discard, words)?;
-    Ok((target, opened))
+    Ok((target, opened, switched))
+}
+
+/// The range that was asked for, on a device of `size` bytes.
+fn wanted(args: &DiscardArgs, size: u64) -> Result<Span> {
+    let offset = args.offset.0;
+    let room = size.checked_sub(offset).filter(|room| *room > 0).ok_or_else(|| {
+        usage(format!("--offset {offset} lies behind the end of the target, {size} bytes"))
+    })?;
+    let len = args.length.map_or(room, |length| length.0);
+    if len == 0 || len > room {
+        return Err(usage(format!(
+            "--offset {offset} and --length {len}: from there the target has 1 to {room} bytes"
+        )));
+    }
+    Ok(Span { offset, len })
 }
 
 /// Whether provisioning_mode has to be switched; an error where there is no discard and nothing
@@ -126,10 +143,43 @@ fn question(args: &DiscardArgs, target: &Target, switch: bool) -> String {
     format!("{what}From byte {}, {length}: blocks are {how}.{switch}", args.offset.0)
 }
 
-fn set_mode(facts: &Facts, mode: &str) -> Result<()> {
-    let Some(file) = &facts.discard.provisioning_file else { return Ok(()) };
+/// A provisioning_mode that this run changed. Dropped, as after any failure, it puts back what was
+/// there before; a discard that worked keeps the new mode, so that later ones work too.
+struct Switched {
+    file: PathBuf,
+    before: String,
+    keep: bool,
+}
+
+impl Switched {
+    /// `None` where there is nothing to switch.
+    fn to_unmap(facts: &Facts) -> Result<Option<Self>> {
+        let discard = &facts.discard;
+        let (Some(file), Some(before)) = (&discard.provisioning_file, &discard.provisioning_mode)
+        else {
+            return Ok(None);
+        };
+        set_mode(file, "unmap")?;
+        Ok(Some(Self { file: file.clone(), before: before.clone(), keep: false }))
+    }
+}
+
+impl Drop for Switched {
+    fn drop(&mut self) {
+        if self.keep {
+            let (file, mode) = (shell_word(&self.file.to_string_lossy()), shell_word(&self.before));
+            ui::talk(&format!(
+                "provisioning_mode stays unmap until the drive is unplugged; back: echo {mode} | sudo tee {file}"
+            ));
+        } else if let Err(error) = set_mode(&self.file, &self.before) {
+            ui::talk(&format!("warning: provisioning_mode could not be put back: {error}"));
+        }
+    }
+}
+
+fn set_mode(file: &Path, mode: &str) -> Result<()> {
     fs::write(file, mode).context(|| format!("cannot write {mode} to {}", printable_path(file)))?;
-    ui::talk(&format!("wrote {mode} to {}", printable_path(file)));
+    ui::talk(&format!("wrote {} to {}", printable(mode), printable_path(file)));
     Ok(())
 }
 
@@ -137,6 +187,7 @@ fn work(
     args: &DiscardArgs,
     target: &Target,
     opened: &Opened,
+    mut switched: Option<Switched>,
     (words, cancel): (&[OsString], CancelToken),
 ) -> Result<ExitCode> {
     let device = &*opened.device;
@@ -152,52 +203,28 @@ fn work(
         record.geometry = Some(device.geometry().clone());
     });
     let done = give_back(args, device, &session);
-    if let Err(error) = &done
-        && args.enable_unmap
-        && let Some(mode) = original_mode(target)
-    {
-        // What was switched on for this run and did not work is put back.
-        let put_back = set_mode(&target.facts(), &mode);
-        session.cx.events.warn(
-            "unmap-failed",
-            format!(
-                "UNMAP did not work ({}); provisioning_mode {}",
-                error.message(),
-                if put_back.is_ok() { "was put back" } else { "could not be put back" }
-            ),
-        );
+    if let Some(switched) = &mut switched {
+        switched.keep = done.is_ok();
     }
+    drop(switched);
     device.reread_partitions().ok();
     Ok(session.end(&done))
 }
 
-/// The mode before `--enable-unmap`; the kernel's own choice for a drive without it is `full`.
-fn original_mode(target: &Target) -> Option<String> {
-    target.facts().discard.provisioning_file.is_some().then(|| "full".to_owned())
-}
-
 fn give_back(args: &DiscardArgs, device: &dyn BlockDevice, session: &Session) -> Result<String> {
-    let size = device.geometry().size;
-    let offset = args.offset.0;
-    let room = size.checked_sub(offset).filter(|room| *room > 0).ok_or_else(|| {
-        usage(format!(
-            "--offset {offset} lies behind the end of {}, {size} bytes",
-            session.cx.target
-        ))
-    })?;
-    let len = args.length.map_or(room, |length| length.0);
-    if len > room {
-        return Err(usage(format!(
-            "--offset {offset} and --length {len} reach behind the end, {size} bytes"
-        )));
-    }
     let how = match (args.zero, args.secure) {
         (true, _) => Discard::Zero,
         (_, true) => Discard::Secure,
         _ => Discard::Trim,
     };
-    let plan = Plan { range: Span { offset, len }, how, budget: None };
+    let plan = Plan { range: wanted(args, device.geometry().size)?, how, budget: None };
     let done = discard(device, &plan, &session.cx)?;
+    if done.done.len == 0 {
+        return Err(usage(format!(
+            "nothing was discarded: the {} bytes asked for fill no whole block of what {} can discard",
+            plan.range.len, session.cx.target
+        )));
+    }
     let seconds = done.nanos as f64 / 1e9;
     let verb = match how {
         Discard::Zero => "zeroed",
