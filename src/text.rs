@@ -43,7 +43,8 @@ pub fn safe_json(json: &str) -> String {
     out
 }
 
-fn is_unsafe(c: char) -> bool {
+/// Whether a character could steer a terminal or hide or reorder text.
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use zbus::{Connection, DynamicType, Message};
 
-use super::shown;
+use crate::text::printable_path;
 
 /// How long anything on the bus may take, connecting included.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ fn socket_of(address: &str) -> Result<PathBuf, String> {
     match candidates.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
         None => match candidates.first() {
-            Some(path) => Err(format!("no system D-Bus: {} does not exist", shown(path))),
+            Some(path) => Err(format!("no system D-Bus: {} does not exist", printable_path(path))),
             None => Err("no system D-Bus: its address names no socket file".into()),
         },
     }

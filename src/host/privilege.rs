@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::is_invisible;
+use crate::text::is_unsafe;
 
 /// Folders that every sudo searches. /usr/local/bin is not among them: `secure_path` of Red Hat's
 /// sudoers has long left it out.
@@ -48,7 +48,7 @@ pub fn quoted(word: &OsStr) -> String {
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(b);
     match word.to_str() {
         Some(text) if !text.is_empty() && text.as_bytes().iter().all(is_plain) => text.to_owned(),
-        Some(text) if !text.chars().any(is_invisible) => {
+        Some(text) if !text.chars().any(is_unsafe) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
         _ => dollar_quoted(word.as_bytes()),

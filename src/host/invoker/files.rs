@@ -26,7 +26,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, setfsgid, setfsuid, unlinkat};
 
 use super::Invoker;
 use crate::error::{Error, Kind, Result};
-use crate::host::shown;
+use crate::text::printable_path;
 
 /// What happens to a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Invoker {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(if private { 0o700 } else { 0o777 });
         self.with_their_rights(|| builder.create(path))
-            .map_err(|e| Error::io(format!("cannot make the folder {}", shown(path)), e))
+            .map_err(|e| Error::io(format!("cannot make the folder {}", printable_path(path)), e))
     }
 
     /// Does the task with the person's rights; when those do not suffice, with root's, where that
@@ -84,7 +84,10 @@ impl Invoker {
         task: impl Fn(&Place) -> io::Result<T> + Sync,
     ) -> Result<T> {
         let Some(name) = path.file_name() else {
-            return Err(Error::new(Kind::Io, format!("'{}' is no name for a file", shown(path))));
+            return Err(Error::new(
+                Kind::Io,
+                format!("'{}' is no name for a file", printable_path(path)),
+            ));
         };
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -95,7 +98,7 @@ impl Invoker {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        let what = format!("cannot {verb} {}", shown(path));
+        let what = format!("cannot {verb} {}", printable_path(path));
         if !self.is_other() || error.kind() != io::ErrorKind::PermissionDenied {
             return Err(Error::io(what, error));
         }
@@ -181,16 +184,18 @@ impl Place {
             // With O_PATH a link itself would be opened; O_DIRECTORY refuses it.
             dir = openat(&dir, step, FOLDER | OFlag::O_NOFOLLOW, Mode::empty()).map_err(
                 |e| match e {
-                    Errno::ENOTDIR | Errno::ELOOP => other(format!("{} is a link", shown(&seen))),
+                    Errno::ENOTDIR | Errno::ELOOP => {
+                        other(format!("{} is a link", printable_path(&seen)))
+                    }
                     e => e.into(),
                 },
             )?;
             let stat = fstat(&dir)?;
             if stat.st_uid != 0 {
-                return Err(other(format!("{} does not belong to root", shown(&seen))));
+                return Err(other(format!("{} does not belong to root", printable_path(&seen))));
             }
             if home == Some((stat.st_dev, stat.st_ino)) {
-                return Err(other(format!("{} is the home of the user", shown(&seen))));
+                return Err(other(format!("{} is the home of the user", printable_path(&seen))));
             }
         }
         Ok(Self { dir, name: name.to_owned(), of_root: true })
