@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 
 use mediawriter::event::{Phase, Verdict};
 
+use crate::lab::disk_image;
 use crate::machine::{
-    Guest, Machine, Run, Setup, Shared, boot, disk_image, folder, lab, old_disk, sparse, usable,
+    Guest, Machine, Run, Setup, Shared, boot, folder, old_disk, sparse, tool, usable,
 };
 
 /// Memtest86+ 6 for BIOS and UEFI, from the Debian package memtest86+.
@@ -44,10 +45,10 @@ fn guest() -> Option<&'static Guest> {
         }
         fs::copy(MEMTEST, folder.join("memtest.iso")).unwrap();
         let made =
-            Command::new(lab("make-hybrid-iso")).arg(folder.join("hybrid.iso")).output().unwrap();
+            Command::new(tool("make-hybrid-iso")).arg(folder.join("hybrid.iso")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         for odd in [1, 511, 513, 4095] {
-            let image = disk_image((1 << 20) + odd, odd as u64);
+            let image = disk_image((1 << 20) + odd, odd);
             fs::write(folder.join(format!("odd{odd}.img")), image).unwrap();
         }
         let setup = Setup {

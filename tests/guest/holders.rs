@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use mediawriter::event::Verdict;
 
-use crate::machine::{Guest, Machine, Setup, Shared, disk_image, folder, sparse, usable};
+use crate::lab::disk_image;
+use crate::machine::{Guest, Machine, Setup, Shared, folder, sparse, usable};
 
 const OPTIONS: &str = "
 -drive if=none,id=a,format=raw,file=DIR/held.img

@@ -11,6 +11,8 @@ use mediawriter::event::Phase;
 use mediawriter::report::record::RunRecord;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::lab::{find, noise, skip};
+
 /// The outcome of what several tests share. `Err` is why the guest could not do its work.
 pub type Shared<T> = Result<T, Trouble>;
 
@@ -33,8 +35,7 @@ pub fn usable<T>(shared: &Shared<T>) -> Option<&T> {
         Ok(done) => Some(done),
         Err(Trouble::Failed(why)) => panic!("{why}"),
         Err(Trouble::Skip(reason)) => {
-            assert!(std::env::var_os("MEDIAWRITER_NO_SKIPS").is_none(), "would skip: {reason}");
-            eprintln!("skipped: {reason}");
+            skip(reason);
             None
         }
     }
@@ -57,8 +58,8 @@ pub fn turn() -> Turn {
     Turn { _here: here, _everywhere: everywhere }
 }
 
-/// A file of tests/lab.
-pub fn lab(name: &str) -> PathBuf {
+/// A program of tests/lab.
+pub fn tool(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab").join(name)
 }
 
@@ -67,10 +68,6 @@ fn missing() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("guests need root (tests/lab/README.md)".to_owned());
     }
-    let found = |tool: &&str| {
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        std::env::split_paths(&path).any(|folder| folder.join(tool).exists())
-    };
     let tools = [
         "qemu-system-x86_64",
         "python3",
@@ -82,7 +79,7 @@ fn missing() -> Option<String> {
         "lvm",
         "dash",
     ];
-    let lacking: Vec<&str> = tools.into_iter().filter(|tool| !found(tool)).collect();
+    let lacking: Vec<&str> = tools.into_iter().filter(|tool| find(tool).is_none()).collect();
     (!lacking.is_empty())
         .then(|| format!("not installed: {} (tests/lab/packages.txt)", lacking.join(", ")))
 }
@@ -158,7 +155,7 @@ impl Machine {
         fs::write(folder.join("guest.sh"), [include_str!("lib.sh"), script].concat()).unwrap();
         let options = options.replace("DIR", &folder.to_string_lossy());
         let console = File::create(folder.join("console")).unwrap();
-        let child = Command::new(lab("usbvm"))
+        let child = Command::new(tool("usbvm"))
             .arg(&folder)
             .args(options.split_ascii_whitespace())
             .env("USBVM_MEM", memory.to_string())
@@ -195,7 +192,7 @@ impl Machine {
 
     /// One QMP command.
     pub fn qmp(&self, command: &str, arguments: &str) -> Result<String, Trouble> {
-        let said = Command::new(lab("qmp.py"))
+        let said = Command::new(tool("qmp.py"))
             .arg(self.folder.join("qmp"))
             .args([command, arguments])
             .output()
@@ -361,7 +358,7 @@ impl Run {
 /// expected words; returns the seconds it took.
 pub fn boot(disk: &Path, arguments: &[&str]) -> f64 {
     let _turn = turn();
-    let test = Command::new(lab("boottest.py"))
+    let test = Command::new(tool("boottest.py"))
         .arg(disk)
         .args(["--timeout", "240"])
         .args(arguments)
@@ -376,7 +373,7 @@ pub fn boot(disk: &Path, arguments: &[&str]) -> f64 {
 
 /// Makes a backing file of this size, filled with what is no zeros, so that every block of it is
 /// there.
-pub fn old_disk(path: &Path, bytes: usize) {
+pub fn old_disk(path: &Path, bytes: u64) {
     fs::write(path, noise(bytes, 7)).unwrap();
     File::open(path).unwrap().sync_all().unwrap();
 }
@@ -384,31 +381,4 @@ pub fn old_disk(path: &Path, bytes: usize) {
 /// Makes a sparse backing file.
 pub fn sparse(path: &Path, bytes: u64) {
     File::create(path).unwrap().set_len(bytes).unwrap();
-}
-
-/// Bytes that look random and are the same in every run (xorshift64*).
-pub fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        bytes.extend_from_slice(&state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
-/// A disk image with an MBR of one Linux partition, else noise.
-pub fn disk_image(len: usize, seed: u64) -> Vec<u8> {
-    let mut image = noise(len, seed);
-    image[440..510].fill(0);
-    let sectors = u32::try_from(len / 512).unwrap() - 1;
-    image[446..462].copy_from_slice(
-        &[&[0x80, 0, 2, 0, 0x83, 0, 0, 0][..], &1u32.to_le_bytes(), &sectors.to_le_bytes()]
-            .concat(),
-    );
-    image[510..512].copy_from_slice(&[0x55, 0xaa]);
-    image
 }

@@ -15,6 +15,9 @@
     reason = "a test may die, and runs on the real clock"
 )]
 
+#[path = "../common/lab.rs"]
+mod lab;
+
 mod discard;
 mod holders;
 mod machine;

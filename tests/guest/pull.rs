@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use mediawriter::event::{Phase, Verdict};
 
-use crate::machine::{Guest, Machine, Setup, Shared, disk_image, folder, noise, sparse, usable};
+use crate::lab::{disk_image, noise};
+use crate::machine::{Guest, Machine, Setup, Shared, folder, sparse, usable};
 
 /// B is plugged in by the test.
 const OPTIONS: &str = r#"

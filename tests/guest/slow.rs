@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use mediawriter::event::{Phase, Verdict};
 
-use crate::machine::{Guest, Machine, Row, Setup, Shared, disk_image, folder, sparse, usable};
+use crate::lab::disk_image;
+use crate::machine::{Guest, Machine, Row, Setup, Shared, folder, sparse, usable};
 
 /// CLIFF takes 10 MB/s for some seconds and then 2, and reads at 20; LARGE always takes 12.
 const OPTIONS: &str = "
@@ -21,9 +22,9 @@ const OPTIONS: &str = "
 -device usb-storage,bus=xhci.0,drive=c,serial=STALL
 ";
 
-const CLIFF: usize = 56 << 20;
+const CLIFF: u64 = 56 << 20;
 const LARGE: u64 = 300 << 20;
-const STALL: usize = 24 << 20;
+const STALL: u64 = 24 << 20;
 /// MiB of memory of the guest: less than the large image.
 const MEMORY: u32 = 256;
 
@@ -39,7 +40,7 @@ fn guest() -> Option<&'static Guest> {
     usable(GUEST.get_or_init(|| {
         let folder = folder("slow")?;
         for (name, bytes) in
-            [("cliff", CLIFF as u64 + (1 << 20)), ("large", LARGE + (1 << 20)), ("stall", 32 << 20)]
+            [("cliff", CLIFF + (1 << 20)), ("large", LARGE + (1 << 20)), ("stall", 32 << 20)]
         {
             sparse(&folder.join(format!("{name}-stick.img")), bytes);
         }
@@ -94,16 +95,12 @@ fn b29_everything_is_read_back_from_the_stick_at_the_speed_of_the_stick() {
     let Some(guest) = guest() else { return };
     let record = guest.record("cliff");
     let verify = record.phase(Phase::Verify).unwrap();
-    assert_eq!(verify.totals.bytes, CLIFF as u64);
+    assert_eq!(verify.totals.bytes, CLIFF);
     let rate = verify.totals.rate().bytes_per_second;
     assert!(rate < 22e6, "faster than the stick delivers: {rate}");
     let (before, after) = (guest.counters("cliff.stat-before"), guest.counters("cliff.stat-after"));
-    assert!(
-        after.0 - before.0 >= CLIFF as u64,
-        "the kernel counted {} bytes read",
-        after.0 - before.0
-    );
-    assert!(after.1 - before.1 >= CLIFF as u64);
+    assert!(after.0 - before.0 >= CLIFF, "the kernel counted {} bytes read", after.0 - before.0);
+    assert!(after.1 - before.1 >= CLIFF);
     assert!(record.notes.iter().any(|note| note.code == "kernel-counters"), "{:?}", record.notes);
 }
 
