@@ -147,9 +147,10 @@ pub enum Verdict {
     },
     /// At least one byte differs.
     Mismatched {
-        /// Bytes in all bad ranges, also of those not listed.
+        /// Bytes in all bad ranges, also of those not listed. 0 = not known: a digest alone says
+        /// only that something differs.
         bad_bytes: u64,
-        /// Number of bad ranges, also of those not listed.
+        /// Number of bad ranges, also of those not listed; 0 = not known.
         ranges: u64,
         /// What kind of damage it looks like, in sentences with their evidence.
         findings: Vec<String>,
@@ -173,6 +174,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Matched { bytes } => write!(f, "matched over {}", Bytes(*bytes)),
+            Self::Mismatched { ranges: 0, .. } => f.write_str("DIFFERS, where is not known"),
             Self::Mismatched { bad_bytes, ranges, .. } => {
                 let plural = if *ranges == 1 { "" } else { "s" };
                 write!(f, "DIFFERS in {ranges} range{plural}, {} in all", Bytes(*bad_bytes))

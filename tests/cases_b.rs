@@ -348,3 +348,27 @@ fn b37_without_read_back_the_result_is_not_called_proven() {
     let output = run(&["verify", &stick.device]);
     output.expect(2).says(&["nothing to compare with"]);
 }
+
+#[test]
+fn verify_accuses_no_device_of_losing_what_it_never_saw_written() {
+    let dir = target_folder();
+    let stick = put(dir.path(), "other.img", &noise(8 * MIB, 71));
+    let image = put(dir.path(), "image.img", &disk_image(6 * MIB, 72));
+    let run = run(&["verify", &stick, &image]);
+    assert_eq!(run.code, 5, "{run:?}");
+    assert!(run.stderr.contains("never written there, overwritten since, or lost"), "{run:?}");
+    for word in ["ignore writes", "fake capacity", "accepted and lost"] {
+        assert!(!run.stderr.contains(word), "{word}: {run:?}");
+    }
+}
+
+#[test]
+fn a_digest_alone_claims_no_range() {
+    let dir = target_folder();
+    let stick = put(dir.path(), "stick.img", &noise(MIB, 73));
+    let digest = "0".repeat(64);
+    let run = run(&["verify", &stick, "--sha256", &digest, "--size", "1MiB"]);
+    assert_eq!(run.code, 5, "{run:?}");
+    assert!(run.stderr.contains("its digest differs"), "{run:?}");
+    assert!(!run.stderr.contains("in 1 range"), "{run:?}");
+}

@@ -40,6 +40,8 @@ pub struct Truth<'a> {
     pub map: &'a ChunkMap,
     /// The image itself, where it can be read again.
     pub image: Option<&'a dyn ReadAt>,
+    /// Whether this run wrote it: only then is data that is not there data that was lost.
+    pub written: bool,
 }
 
 impl std::fmt::Debug for Truth<'_> {
@@ -144,6 +146,7 @@ pub fn judge(
         ranges: &ranges.kept,
         unreadable: &seen.unreadable,
         expected: &expected,
+        written: truth.written,
         all_by_systems: all_by_systems && ranges.count == ranges.kept.len() as u64,
     };
     Verdict::Mismatched {
@@ -298,6 +301,7 @@ struct Evidence<'a> {
     ranges: &'a [BadRange],
     unreadable: &'a [Span],
     expected: &'a ChunkMap,
+    written: bool,
     all_by_systems: bool,
 }
 
@@ -330,7 +334,9 @@ fn findings(evidence: &Evidence<'_>) -> Vec<String> {
         return found;
     }
     found.extend(
-        wrapped(&granules).or_else(|| lost(&granules, evidence)).or_else(|| holes(&granules)),
+        wrapped(&granules)
+            .or_else(|| lost(&granules, evidence))
+            .or_else(|| holes(&granules, evidence.written)),
     );
     found.extend(flipped(&granules));
     found.extend(unstable(&granules));
@@ -405,6 +411,17 @@ fn lost(granules: &[&Granule], evidence: &Evidence<'_>) -> Option<String> {
         .find(|o| *o >= start.offset)
         .unwrap_or(start.offset);
     let what = content_of(&affected);
+    if !evidence.written {
+        let from = if offset == 0 {
+            "nothing of the image is on the medium".to_owned()
+        } else {
+            format!("from offset {offset} to the end nothing of the image is on the medium")
+        };
+        return Some(format!(
+            "{from}, it {what}: never written there, overwritten since, or lost by the device; \
+             which of these cannot be told without writing"
+        ));
+    }
     if offset == 0 {
         return Some(format!(
             "nothing of the image is on the medium, all of it {what}: the device seems to ignore \
@@ -429,16 +446,21 @@ fn content_of(granules: &[&&Granule]) -> &'static str {
 }
 
 /// Blank stretches in the middle: writes that were acknowledged and lost.
-fn holes(granules: &[&Granule]) -> Option<String> {
+fn holes(granules: &[&Granule], written: bool) -> Option<String> {
     let blank: Vec<&&Granule> =
         granules.iter().filter(|g| matches!(g.content, Content::Zeros | Content::Ones)).collect();
     let first = blank.first()?;
     let bytes: u64 = blank.iter().map(|g| g.span.len).sum();
     Some(format!(
-        "{} in the middle {}, the first at offset {}: writes that the device accepted and lost",
+        "{} in the middle {}, the first at offset {}: {}",
         Bytes(bytes),
         content_of(&blank),
-        first.span.offset
+        first.span.offset,
+        if written {
+            "writes that the device accepted and lost"
+        } else {
+            "blanked since the image was written, or lost by the device when it was"
+        }
     ))
 }
 

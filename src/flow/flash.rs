@@ -109,7 +109,7 @@ fn steps(
         cx.still_the_same(device)?;
         let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
         let image = source.positional();
-        let truth = Truth { map: &map, image: image.as_deref() };
+        let truth = Truth { map: &map, image: image.as_deref(), written: true };
         with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx))
     } else {
         Verdict::NotChecked { reason: "--no-verify was given".to_owned() }
@@ -128,13 +128,15 @@ pub fn mismatch(bad_bytes: u64, ranges: u64, findings: &[String], target: &str) 
     } else {
         "try another port and cable once; if it differs again, do not trust this stick"
     };
-    let ranges = if ranges == 1 { "1 range".to_owned() } else { format!("{ranges} ranges") };
+    let amount = match ranges {
+        // A digest says whether, not where or how much.
+        0 => "its digest differs".to_owned(),
+        1 => format!("{bad_bytes} bytes differ in 1 range"),
+        _ => format!("{bad_bytes} bytes differ in {ranges} ranges"),
+    };
     Error::new(
         Kind::MediaMismatch,
-        format!(
-            "{target} does not hold the image: {bad_bytes} bytes differ in {ranges}; {}",
-            findings.join("; ")
-        ),
+        format!("{target} does not hold the image: {amount}; {}", findings.join("; ")),
     )
     .hint(hint)
 }

@@ -98,7 +98,14 @@ impl Context {
         let target = &self.target;
         if !device.present() {
             return Error::io(format!("{target} disappeared during {}", doing.name()), error).at(offset, len).hint(
-                "check plug, cable and power; the stick holds an incomplete image and must be written again",
+                match doing {
+                    Phase::Verify | Phase::Sample => {
+                        "check plug, cable and power; what is on it was not proven: verify it, or write it again"
+                    }
+                    _ => {
+                        "check plug, cable and power; the stick holds an incomplete image and must be written again"
+                    }
+                },
             );
         }
         let hint = match error.raw_os_error() {

@@ -264,7 +264,8 @@ fn chunks(record: &RunRecord) -> Option<String> {
 
 /// What was written over the time of writing and flushing: what was waited for.
 fn with_flush(record: &RunRecord) -> Option<String> {
-    let write = record.phase(Phase::Write)?;
+    // A small image is held back whole and leaves nothing for this phase.
+    let write = record.phase(Phase::Write).filter(|write| write.totals.bytes > 0)?;
     let flushes = record.phases.iter().filter(|phase| phase.totals.phase == Phase::Flush);
     let took =
         flushes.fold(write.totals.took(), |sum, flush| sum.saturating_add(flush.totals.took()));
