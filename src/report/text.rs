@@ -48,7 +48,9 @@ fn heading(page: &mut Page, record: &RunRecord) {
         page.line(&what);
         return;
     }
-    page.line(&format!("INCOMPLETE - {what}"));
+    // Every byte was read and compared: the check is complete, its answer is no.
+    let differs = matches!(record.media_verdict, Some(Verdict::Mismatched { .. }));
+    page.line(&format!("{} - {what}", if differs { "DIFFERS" } else { "INCOMPLETE" }));
     match &record.ending {
         None => page.field("", "The run was cut off: the record has no ending."),
         Some(ending) => {
