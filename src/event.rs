@@ -184,6 +184,53 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Who says what the source should be. Without one a digest that matches proves nothing about
+/// where the file came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Voucher {
+    /// The file is in a list of checksums with a good signature.
+    Signature {
+        /// Where the list is.
+        list: String,
+        /// Whose key it is, as the key says.
+        owner: String,
+        /// Fingerprint of the key, hex.
+        fingerprint: String,
+    },
+    /// The file is in a list of checksums that nobody signed, or whose signature was not there.
+    List {
+        /// Where the list is.
+        list: String,
+        /// Why no signature was checked.
+        unsigned: String,
+    },
+    /// The catalogue names this digest.
+    Catalogue {
+        /// Its entry.
+        id: String,
+    },
+    /// The person who called gave the digest.
+    You,
+}
+
+impl fmt::Display for Voucher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signature { list, owner, fingerprint } => {
+                write!(f, "it is in {list}, signed by {owner} (key {fingerprint})")
+            }
+            Self::List { list, unsigned } => {
+                write!(f, "it is in {list}; list unsigned: {unsigned}")
+            }
+            Self::Catalogue { id } => {
+                write!(f, "it has the digest that the catalogue gives for {id}")
+            }
+            Self::You => f.write_str("it has the digest that you gave"),
+        }
+    }
+}
+
 /// How the whole run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
@@ -250,6 +297,16 @@ pub enum Event {
         /// Its SHA-256, in hex.
         sha256: String,
     },
+    /// The file as it was published was read to its end, when that is another thing than the
+    /// image: it is compressed, or its digest is no SHA-256.
+    FileRead {
+        /// Its length.
+        bytes: u64,
+        /// Its SHA-256, in hex.
+        sha256: String,
+        /// Its SHA-512, in hex, when that is what was published.
+        sha512: Option<String>,
+    },
     /// One chunk of a discard.
     DiscardChunk {
         /// Where.
@@ -290,6 +347,8 @@ pub enum Event {
     },
     /// Source against its published digest.
     SourceVerdict(Verdict),
+    /// Who vouches for the source; after a verdict that it matches.
+    Vouched(Voucher),
     /// Medium against the image.
     MediaVerdict(Verdict),
     /// The end; nothing follows.

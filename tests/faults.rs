@@ -178,7 +178,7 @@ fn a_source_that_is_not_the_published_one_is_never_released() {
     let image = bootable_image(3 << 20, 5);
     let stick = Shared::old_stick(SIZE, 512);
     let mut plan = plan(BLOCK);
-    plan.expected = Some("00".repeat(32).parse().unwrap());
+    plan.published.image = Some("00".repeat(32).parse().unwrap());
     let source = MemorySource::new("image", image);
     let (outcome, events) = run(&source, &stick, &plan, &Arc::default());
     assert_eq!(outcome.unwrap_err().kind(), Kind::SourceMismatch);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::digest::Sha256;
+use crate::digest::{Digest, Sha256};
 use crate::units::{Bytes, parse_duration};
 
 /// Makes install media and proves them.
@@ -57,6 +57,18 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
 }
 
+/// What is known of the source.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Origin {
+    /// Published SHA-256 (or SHA-512) of SOURCE, as downloaded; a mismatch leaves the stick
+    /// unbootable
+    #[arg(long, value_name = "HEX", help_heading = "Source")]
+    pub(crate) sha256: Option<Digest>,
+    /// SHA-256 of the image in a compressed SOURCE
+    #[arg(long, value_name = "HEX", help_heading = "Source")]
+    pub(crate) image_sha256: Option<Sha256>,
+}
+
 /// How bytes are moved.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Tuning {
@@ -101,9 +113,8 @@ pub(crate) struct Flash {
     /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<OsString>,
-    /// Published SHA-256 of the image; a mismatch leaves the stick unbootable
-    #[arg(long, value_name = "HEX")]
-    pub(crate) sha256: Option<Sha256>,
+    #[command(flatten)]
+    pub(crate) origin: Origin,
     /// Give blocks back before the write
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) discard: DiscardWhen,
@@ -138,10 +149,9 @@ pub(crate) struct Verify {
     /// Image file to compare with
     #[arg(value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
-    /// SHA-256 that the image, or the first --size bytes of the target, must have
-    #[arg(long, value_name = "HEX")]
-    pub(crate) sha256: Option<Sha256>,
-    /// Bytes to read when there is no SOURCE
+    #[command(flatten)]
+    pub(crate) origin: Origin,
+    /// Without SOURCE: compare the first SIZE bytes of the target with --sha256
     #[arg(long, value_name = "SIZE", requires = "sha256", conflicts_with = "source")]
     pub(crate) size: Option<Bytes>,
     /// Compare with what this record of an earlier flash says was written

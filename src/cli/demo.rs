@@ -18,6 +18,7 @@ use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::image;
 use crate::report::record::{Settings, SourceFacts};
+use crate::source::Published;
 use crate::source::Source as _;
 use crate::source::memory::MemorySource;
 use crate::text::{printable_path, shell_word};
@@ -85,8 +86,7 @@ fn write(
             name: source.info().name.clone(),
             kind: "memory".to_owned(),
             size: source.info().len,
-            sha256_expected: None,
-            sha256_actual: None,
+            ..SourceFacts::default()
         });
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
@@ -97,7 +97,7 @@ fn write(
     });
     let plan = Plan {
         transfer,
-        expected: None,
+        published: Published::default(),
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     };

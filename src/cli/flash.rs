@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use super::args::{DiscardWhen, Flash, Output};
 use super::labels;
-use super::open::{
-    Image, Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer,
-};
+use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
+use super::source::Image;
 use super::usage;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
@@ -29,7 +28,7 @@ use crate::host::invoker::{CreateMode, Invoker};
 use crate::image::{
     Advice, Archive, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
 };
-use crate::report::record::{Settings, SourceFacts};
+use crate::report::record::Settings;
 use crate::text::printable_path;
 use crate::ui;
 use crate::ui::devices::{Verdict as DeviceVerdict, detail, link_warning};
@@ -65,7 +64,7 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
             "`mediawriter devices` lists the sticks; then: mediawriter flash SOURCE /dev/sdX",
         ));
     };
-    let image = Image::open(&args.source, cancel)?;
+    let image = Image::open(&args.source, &args.origin, cancel)?;
     let info = image.inspect()?;
     let mut warnings = judge_image(&info, &image)?;
     let wish = wish(&args, &image);
@@ -231,7 +230,7 @@ impl Job {
 
     /// Asks, unmounts, judges again, opens.
     fn approved(mut self, words: &[OsString], cancel: &CancelToken) -> Result<(Self, Opened)> {
-        let piped = matches!(self.image, Image::Pipe(_));
+        let piped = self.image.is_stdin();
         // A file that was made for this run holds nothing.
         if self.args.create.is_none() {
             ask(&self.question(), &self.target, &self.args.gate, piped, cancel)?;
@@ -255,7 +254,7 @@ impl Job {
         let args = &self.args;
         let plan = Plan {
             transfer: transfer(&args.tuning, device.geometry(), self.target.is_simulated())?,
-            expected: args.sha256,
+            published: self.image.published().clone(),
             verify: !args.no_verify,
             discard: match args.discard {
                 DiscardWhen::Auto => DiscardMode::Auto(args.discard_timeout),
@@ -275,9 +274,9 @@ impl Job {
         let known = OnceCell::new();
         let find = |span: Span| {
             // A pipe is gone by then; what came of it is on the medium.
-            let info = known.get_or_init(|| match &self.image {
-                Image::File(..) => Some(self.info.clone()),
-                Image::Pipe(_) => inspect_medium(&Look(device)),
+            let info = known.get_or_init(|| match self.image.source().positional() {
+                Some(_) => Some(self.info.clone()),
+                None => inspect_medium(&Look(device)),
             });
             info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
         };
@@ -288,17 +287,10 @@ impl Job {
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
-        let info = self.image.source().info();
         session.edit(|record| {
             record.device = Some(self.target.facts());
             record.geometry = Some(device.geometry().clone());
-            record.source = Some(SourceFacts {
-                name: info.name.clone(),
-                kind: self.image.kind().to_owned(),
-                size: info.len,
-                sha256_expected: plan.expected.map(|digest| digest.to_string()),
-                sha256_actual: None,
-            });
+            record.source = Some(self.image.facts());
             record.settings = Some(Settings {
                 block_size: plan.transfer.block as u64,
                 queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),

@@ -19,6 +19,7 @@ mod flash;
 mod labels;
 mod open;
 mod session;
+mod source;
 mod trim;
 mod verify;
 

@@ -1,9 +1,8 @@
-//! From the words SOURCE and TARGET to a source and a device: looked at, judged, asked about.
+//! From the word TARGET to a device: looked at, judged, asked about.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufReader, IsTerminal};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,10 +22,7 @@ use crate::flow::Transfer;
 use crate::flow::damage::Located;
 use crate::host::privilege;
 use crate::image::{self, ImageInfo, ReadAt, describe_range};
-use crate::source::Source;
-use crate::source::file::FileSource;
 use crate::source::interruptible::Interruptible;
-use crate::source::pipe::PipeSource;
 use crate::text::{printable, printable_path};
 use crate::time::{Clock, SimClock, SystemClock};
 use crate::ui::confirm::confirm;
@@ -279,87 +275,6 @@ pub(super) fn ask(
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::refused("not confirmed; nothing was written")),
         Err(error) => Err(Error::io("cannot ask on the terminal", error)),
-    }
-}
-
-/// A source that was opened and looked at.
-pub(super) enum Image {
-    /// A local file, and where it lies.
-    File(FileSource, SourceAt),
-    /// Standard input.
-    Pipe(PipeSource),
-}
-
-impl Image {
-    /// Opens a source. What can be no image by its kind of file is refused here.
-    pub(super) fn open(word: &OsStr, cancel: &CancelToken) -> Result<Self> {
-        if word == "-" {
-            if io::stdin().is_terminal() {
-                return Err(Error::usage("SOURCE is -, but nothing is piped into standard input"));
-            }
-            let pipe = Interruptible::stdin(cancel.clone())
-                .context(|| "cannot read standard input".to_owned())?;
-            let source = PipeSource::new("standard input", Box::new(pipe));
-            cancel.check()?;
-            return source.map(Self::Pipe);
-        }
-        let path = Path::new(word);
-        let name = printable_path(path);
-        let meta = fs::metadata(path).map_err(|e| {
-            Error::io(format!("cannot open the image {name}"), e)
-                .hint("check the name; - reads standard input")
-        })?;
-        let kind = meta.file_type();
-        let no = |what: &str, hint: String| {
-            Err(Error::refused(format!("{name} is {what}, not an image")).hint(hint))
-        };
-        if kind.is_dir() {
-            return no("a folder", "name the .iso or .img file in it".to_owned());
-        }
-        if kind.is_fifo() {
-            return no("a pipe (FIFO)", format!("mediawriter flash - TARGET < {name}"));
-        }
-        if kind.is_block_device() {
-            return no(
-                "a block device",
-                format!("to copy a device: dd if={name} bs=4M | mediawriter flash - TARGET"),
-            );
-        }
-        if !kind.is_file() {
-            return no("a special file", "name an image file".to_owned());
-        }
-        let source = FileSource::open_path(path)?;
-        let at = System::host().source_at(path)?;
-        Ok(Self::File(source, at))
-    }
-
-    pub(super) fn source(&self) -> &dyn Source {
-        match self {
-            Self::File(source, _) => source,
-            Self::Pipe(source) => source,
-        }
-    }
-
-    pub(super) fn at(&self) -> Option<SourceAt> {
-        match self {
-            Self::File(_, at) => Some(at.clone()),
-            Self::Pipe(_) => None,
-        }
-    }
-
-    /// `file` or `stdin`, for the record.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::File(..) => "file",
-            Self::Pipe(_) => "stdin",
-        }
-    }
-
-    /// What it is.
-    pub(super) fn inspect(&self) -> Result<ImageInfo> {
-        let source = self.source();
-        image::inspect(&*source.preview(), &source.info().name)
-            .context(|| format!("cannot look into {}", source.info().name))
     }
 }
 

@@ -7,13 +7,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Gate, Output, Verify};
-use super::open::{Image, Opened, Target, Wish, inspect_medium, locate, resolve, transfer};
+use super::open::{Opened, Target, Wish, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
+use super::source::Image;
 use super::usage;
 use crate::cancel::CancelToken;
 use crate::device::facts::User;
 use crate::device::look::Look;
 use crate::device::policy::Purpose;
+use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::mismatch;
@@ -63,11 +65,11 @@ fn truth(args: &Verify, cancel: &CancelToken) -> Result<Truth> {
         return Ok(Truth::Record(Box::new(record)));
     }
     if let Some(source) = &args.source {
-        let image = Image::open(source, cancel)?;
+        let image = Image::open(source, &args.origin, cancel)?;
         let info = image.inspect()?;
         return Ok(Truth::Image(Box::new(image), Box::new(info)));
     }
-    match (args.sha256, args.size) {
+    match (args.origin.sha256, args.size) {
         (Some(_), Some(size)) if size.0 > 0 => Ok(Truth::Digest(size.0)),
         (Some(_), _) => Err(usage("--sha256 without SOURCE needs --size: how many bytes to read")),
         _ => {
@@ -124,15 +126,9 @@ fn work(
 }
 
 fn describe(truth: &Truth, args: &Verify) -> SourceFacts {
-    let sha256 = args.sha256.map(|digest| digest.to_string());
+    let sha256 = args.origin.sha256.map(|digest| digest.to_string());
     match truth {
-        Truth::Image(image, _) => SourceFacts {
-            name: image.source().info().name.clone(),
-            kind: image.kind().to_owned(),
-            size: image.source().info().len,
-            sha256_expected: sha256,
-            sha256_actual: None,
-        },
+        Truth::Image(image, _) => image.facts(),
         Truth::Record(record) => {
             let kind = "record".to_owned();
             record
@@ -145,18 +141,21 @@ fn describe(truth: &Truth, args: &Verify) -> SourceFacts {
             kind: "digest".to_owned(),
             size: Some(*size),
             sha256_expected: sha256,
-            sha256_actual: None,
+            ..SourceFacts::default()
         },
     }
 }
 
 fn expected<'a>(truth: &'a Truth, args: &Verify) -> Result<Expected<'a>> {
     match truth {
-        Truth::Image(image, _) => Ok(Expected::Image(image.source(), args.sha256)),
-        Truth::Digest(size) => {
-            let digest = args.sha256.ok_or_else(|| usage("--sha256 is missing"))?;
-            Ok(Expected::Digest(digest, *size))
-        }
+        Truth::Image(image, _) => Ok(Expected::Image(image.source(), image.published())),
+        Truth::Digest(size) => match args.origin.sha256 {
+            Some(Digest::Sha256(digest)) => Ok(Expected::Digest(digest, *size)),
+            Some(Digest::Sha512(_)) => {
+                Err(usage("the target's bytes are compared by SHA-256; this is a SHA-512"))
+            }
+            None => Err(usage("--sha256 is missing")),
+        },
         Truth::Record(record) => {
             let broken = |why: String| Error::usage(format!("the record cannot be used: {why}"));
             let map = record

@@ -14,7 +14,7 @@ use crate::digest::Sha256;
 use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Phase, Span, Verdict};
-use crate::source::Source;
+use crate::source::{Published, Source};
 use crate::units::{MIB, spoken};
 
 /// Whether blocks are given back before the write.
@@ -33,8 +33,8 @@ pub enum DiscardMode {
 pub struct Plan {
     /// How bytes are moved.
     pub transfer: Transfer,
-    /// Published digest of the source.
-    pub expected: Option<Sha256>,
+    /// What the source should be.
+    pub published: Published,
     /// Whether everything is read back.
     pub verify: bool,
     /// Whether blocks are given back first.
@@ -93,11 +93,10 @@ fn steps(
     give_back(device, plan, cx)?;
     let slept = cx.clock.slept();
     let Written { sha256, map, held } = write::write(source, device, &plan.transfer, cx)?;
-    cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
-    check_source(plan.expected, sha256, map.len(), cx)?;
+    check_source(source, &plan.published, sha256, map.len(), cx)?;
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;

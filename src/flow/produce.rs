@@ -10,6 +10,9 @@ use crate::digest::chunks::{Builder, ChunkMap};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
+/// Half of the level-2 cache of a common core.
+const BITE: usize = 256 << 10;
+
 /// A buffer on its way to the device. The bytes between `len` and `padded` are zero.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -53,8 +56,9 @@ pub(super) fn produce(
     let mut map = Builder::new(job.level);
     let mut offset = 0;
     while let Some(mut buf) = job.pool.take(&|| crew.stopped()) {
-        let filled =
-            job.busy.computing(&*cx.clock, || fill(&mut *reader, &mut buf[..job.block], crew));
+        let filled = job
+            .busy
+            .computing(&*cx.clock, || take_in(&mut *reader, &mut buf[..job.block], &mut map, crew));
         let len = filled.map_err(|e| read_failed(name, e, offset, job.block as u64))?;
         if len == 0 {
             break;
@@ -62,7 +66,6 @@ pub(super) fn produce(
         if offset + len as u64 > job.room {
             return Err(too_large(offset + len as u64, job.room, &cx.target));
         }
-        job.busy.computing(&*cx.clock, || map.push(&buf[..len]));
         let padded = len.next_multiple_of(job.logical_block);
         buf[len..padded].fill(0);
         if out.send(Chunk { offset, len, padded, buf }).is_err() {
@@ -74,6 +77,25 @@ pub(super) fn produce(
         check_length(job.source, offset)?;
     }
     Ok(map.finish())
+}
+
+/// Fills a buffer in bites and tags each while it is still in the core's own cache.
+fn take_in(
+    reader: &mut dyn Read,
+    buf: &mut [u8],
+    map: &mut Builder,
+    crew: &Crew<'_>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    for bite in buf.chunks_mut(BITE) {
+        let len = fill(reader, bite, crew)?;
+        map.push(&bite[..len]);
+        done += len;
+        if len < bite.len() {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 /// Fills the buffer unless the source ends first or everybody stops.

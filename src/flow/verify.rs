@@ -8,16 +8,16 @@ use super::readback::{ReadBack, read_back};
 use super::{Context, Transfer};
 use crate::device::BlockDevice;
 use crate::digest::chunks::{Builder, ChunkMap, level_for};
-use crate::digest::{Hasher, Sha256};
+use crate::digest::{Digest, Hasher, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Verdict};
-use crate::source::Source;
+use crate::source::{Published, Source};
 
 /// What the medium should hold.
 #[derive(Debug)]
 pub enum Expected<'a> {
-    /// This image, and the digest that it should have itself, if one is given.
-    Image(&'a dyn Source, Option<Sha256>),
+    /// This image, and what its file and itself should be.
+    Image(&'a dyn Source, &'a Published),
     /// Bytes with this digest; where they differ cannot be told.
     Digest(Sha256, u64),
     /// What an earlier run wrote.
@@ -49,8 +49,8 @@ pub fn verify(
                 judge(Truth { map, image: None, written: false }, &seen, device, locate, cx),
             )
         }
-        Expected::Image(source, digest) => {
-            against_image(device, *source, *digest, locate, (transfer, cx))?
+        Expected::Image(source, published) => {
+            against_image(device, *source, published, locate, (transfer, cx))?
         }
     };
     cx.events.emit(Event::MediaVerdict(verdict.clone()));
@@ -69,7 +69,7 @@ fn fits(device: &dyn BlockDevice, len: u64, cx: &Context) -> Result<()> {
 fn against_image(
     device: &dyn BlockDevice,
     source: &dyn Source,
-    digest: Option<Sha256>,
+    published: &Published,
     locate: Locate<'_>,
     (transfer, cx): (&Transfer, &Context),
 ) -> Result<Verdict> {
@@ -90,8 +90,7 @@ fn against_image(
     let seen = seen?;
     let (map, sha256) =
         image.map_err(|_| super::internal("the thread that reads the image panicked"))??;
-    cx.events.emit(Event::SourceRead { bytes: map.len(), sha256: sha256.to_string() });
-    check_source(digest, sha256, map.len(), cx)?;
+    check_source(source, published, sha256, map.len(), cx)?;
     let image = source.positional();
     let truth = Truth { map: &map, image: image.as_deref(), written: false };
     Ok(with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx)))
@@ -125,32 +124,91 @@ fn map_source(
     Ok((map.finish(), hasher.finish()))
 }
 
-/// Compares the source with its published digest and says so; a mismatch ends the run.
+/// Says what the source was, compares it with what was published, and who vouches for that; a
+/// mismatch ends the run.
 pub(super) fn check_source(
-    expected: Option<Sha256>,
-    actual: Sha256,
+    source: &dyn Source,
+    published: &Published,
+    sha256: Sha256,
     bytes: u64,
     cx: &Context,
 ) -> Result<()> {
-    let Some(expected) = expected else {
+    cx.events.emit(Event::SourceRead { bytes, sha256: sha256.to_string() });
+    let file = source.file();
+    if let Some(file) = &file {
+        cx.events.emit(Event::FileRead {
+            bytes: file.bytes,
+            sha256: file.sha256.to_string(),
+            sha512: file.sha512.map(|digest| digest.to_string()),
+        });
+        if file.trailing.data {
+            cx.events.warn(
+                "trailing-bytes",
+                format!(
+                    "{} ends with {} bytes that belong to no compressed member; they were left out",
+                    source.info().name,
+                    file.trailing.bytes
+                ),
+            );
+        }
+    }
+    let file_has = |wanted: Digest| match (&file, wanted) {
+        (Some(file), wanted) => file.like(&wanted),
+        // The file is the image.
+        (None, Digest::Sha256(_)) => Some(Digest::Sha256(sha256)),
+        (None, Digest::Sha512(_)) => None,
+    };
+    let mut checked = false;
+    for (what, wanted, has) in [
+        (
+            if file.is_some() { "file" } else { "image" },
+            published.file,
+            published.file.and_then(file_has),
+        ),
+        ("image", published.image.map(Digest::Sha256), Some(Digest::Sha256(sha256))),
+    ] {
+        let Some(wanted) = wanted else { continue };
+        let has = has.ok_or_else(|| super::internal("the published digest was not computed"))?;
+        if wanted != has {
+            let hint = match (what, &file) {
+                ("file", Some(_)) if wanted == Digest::Sha256(sha256) => {
+                    "that is the digest of the image in the file: give it with --image-sha256"
+                }
+                ("image", Some(file)) if wanted == Digest::Sha256(file.sha256) => {
+                    "that is the digest of the compressed file: give it with --sha256"
+                }
+                _ => {
+                    "download it again, and compare the digest's file name and version with the image's"
+                }
+            };
+            return Err(not_published(what, (wanted, has), bytes, cx).hint(hint));
+        }
+        checked = true;
+    }
+    if !checked {
         let reason = "no published SHA-256 was given".to_owned();
         cx.events.emit(Event::SourceVerdict(Verdict::NotChecked { reason }));
         return Ok(());
-    };
-    if expected == actual {
-        cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes }));
-        return Ok(());
     }
+    let checked = file.filter(|_| published.file.is_some()).map_or(bytes, |file| file.bytes);
+    cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes: checked }));
+    if let Some(voucher) = &published.voucher {
+        cx.events.emit(Event::Vouched(voucher.clone()));
+    }
+    Ok(())
+}
+
+fn not_published(what: &str, (wanted, has): (Digest, Digest), bytes: u64, cx: &Context) -> Error {
+    let algorithm = wanted.algorithm();
     cx.events.emit(Event::SourceVerdict(Verdict::Mismatched {
         bad_bytes: bytes,
         ranges: 1,
-        findings: vec![format!("expected SHA-256 {expected}, the image has {actual}")],
+        findings: vec![format!("expected {algorithm} {wanted}, the {what} has {has}")],
     }));
-    Err(Error::new(
+    Error::new(
         Kind::SourceMismatch,
-        format!("the image is not the published one: expected SHA-256 {expected}, it has {actual}"),
+        format!("the {what} is not the published one: expected {algorithm} {wanted}, it has {has}"),
     )
-    .hint("download it again, and compare the digest's file name and version with the image's"))
 }
 
 /// The map says where, SHA-256 says whether: a match needs both.

@@ -90,6 +90,14 @@ fn fold(record: &mut RunRecord, event: &Event) {
         }
         Event::Warning { code, message } => record.warnings.push(remark(code, message)),
         Event::Note { code, message } => record.notes.push(remark(code, message)),
+        Event::FileRead { bytes, sha256, sha512 } => {
+            let source = record.source.get_or_insert_default();
+            let file = source.file.get_or_insert_default();
+            file.size = Some(*bytes);
+            file.sha256_actual = Some(sha256.clone());
+            file.sha512_actual.clone_from(sha512);
+        }
+        Event::Vouched(voucher) => record.voucher = Some(voucher.clone()),
         Event::SourceVerdict(verdict) => record.source_verdict = Some(verdict.clone()),
         Event::MediaVerdict(verdict) => record.media_verdict = Some(verdict.clone()),
         Event::Finished(ending) => record.ending = Some(ending.clone()),

@@ -145,6 +145,7 @@ fn facts(record: &mut RunRecord) {
         size: None,
         sha256_expected: Some(SHA256.to_owned()),
         sha256_actual: None,
+        file: None,
     });
     record.settings = Some(Settings {
         block_size: MIB,

@@ -12,7 +12,7 @@ use crate::device::Geometry;
 use crate::device::facts::{Facts, Usb, Use, User};
 use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
-use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict};
+use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher};
 use crate::host::facts::HostFacts;
 use crate::meter::series::Summary;
 use crate::text::printable;
@@ -61,6 +61,8 @@ pub struct RunRecord {
     pub first_difference: Option<u64>,
     /// Ranges that differ; the first [`LISTED`].
     pub bad_ranges: Vec<BadRange>,
+    /// Who vouches for the source, when it matched what was published.
+    pub voucher: Option<Voucher>,
     /// Source against its published digest.
     pub source_verdict: Option<Verdict>,
     /// Medium against the image.
@@ -89,10 +91,28 @@ pub struct SourceFacts {
     pub kind: String,
     /// Bytes of the image, when known.
     pub size: Option<u64>,
-    /// The published SHA-256, hex.
+    /// The published SHA-256 of the image, hex.
     pub sha256_expected: Option<String>,
     /// The SHA-256 of what was read, hex.
     pub sha256_actual: Option<String>,
+    /// The file as it was published, when that is another thing than the image.
+    pub file: Option<FileFacts>,
+}
+
+/// The file that an image came in. Its digests are never compared with those of the image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileFacts {
+    /// Its bytes.
+    pub size: Option<u64>,
+    /// How the image is packed in it: `xz`, `gzip`, `zip`, ...; empty when it is not.
+    pub packed: String,
+    /// The published digest, hex; its length tells the algorithm.
+    pub digest_expected: Option<String>,
+    /// The SHA-256 of what was read, hex.
+    pub sha256_actual: Option<String>,
+    /// The SHA-512 of what was read, hex, when that is what was published.
+    pub sha512_actual: Option<String>,
 }
 
 /// How I/O was done.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bottleneck;
 use super::page::{Page, cells, number, short};
-use super::record::{PhaseRecord, RunRecord};
+use super::record::{FileFacts, PhaseRecord, RunRecord};
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
 use crate::event::{BadRange, Phase, Span, Verdict};
@@ -109,9 +109,33 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
         if let Some(sha256) = &source.sha256_actual {
             page.field("SHA-256", sha256);
         }
+        if let Some(file) = &source.file {
+            file_facts(page, file);
+        }
         if source.sha256_expected.is_some() && source.sha256_expected != source.sha256_actual {
             page.field("published", source.sha256_expected.as_deref().unwrap_or_default());
         }
+    }
+}
+
+/// The file that the image came in.
+fn file_facts(page: &mut Page, file: &FileFacts) {
+    let size =
+        file.size.map_or_else(|| "size not known".to_owned(), |size| Bytes(size).to_string());
+    let packed = if file.packed.is_empty() { "as is" } else { &file.packed };
+    page.field("file", &format!("{packed}, {size}"));
+    if let Some(sha256) = &file.sha256_actual {
+        page.field("  SHA-256", sha256);
+    }
+    if let Some(sha512) = &file.sha512_actual {
+        page.field("  SHA-512", sha512);
+    }
+    let matches = |own: &Option<String>| *own == file.digest_expected;
+    if let Some(wanted) = &file.digest_expected
+        && !matches(&file.sha256_actual)
+        && !matches(&file.sha512_actual)
+    {
+        page.field("published", wanted);
     }
 }
 
@@ -291,6 +315,9 @@ fn findings(page: &mut Page, record: &RunRecord) {
     {
         let missing = || "not checked".to_owned();
         page.field(label, &verdict.as_ref().map_or_else(missing, ToString::to_string));
+        if let Some(voucher) = record.voucher.as_ref().filter(|_| label == "source") {
+            page.field("", &voucher.to_string());
+        }
         if let Some(Verdict::Mismatched { findings, .. }) = verdict {
             for finding in findings {
                 page.field("", &format!("- {finding}"));

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::io::Read;
 
+use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::Result;
+use crate::event::Voucher;
 use crate::image::ReadAt;
 
 pub mod file;
@@ -23,6 +25,26 @@ pub struct SourceInfo {
     pub restartable: bool,
 }
 
+/// What is known of a source's digests beforehand, and who says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Of the file as it is published, compressed or not.
+    pub file: Option<Digest>,
+    /// Of the image that is in it.
+    pub image: Option<Sha256>,
+    /// Who says so.
+    pub voucher: Option<Voucher>,
+}
+
+/// How much of a file was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read.
+    pub done: u64,
+    /// Bytes there are, when that is known.
+    pub total: Option<u64>,
+}
+
 /// Where bytes come from.
 pub trait Source: Send + Sync + fmt::Debug {
     /// What is known without reading.
@@ -34,5 +56,14 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// The image's bytes at any offset, for comparing bad ranges byte by byte; `None` for a pipe.
     fn positional(&self) -> Option<Box<dyn ReadAt + '_>> {
         self.info().restartable.then(|| self.preview())
+    }
+    /// What the file as published came to, once a reader of [`Source::open`] has returned its
+    /// last byte. `None` when the file is the image, whose digest is known to whoever read it.
+    fn file(&self) -> Option<FileRead> {
+        None
+    }
+    /// How much of the file as published was read, when that is another thing than the image.
+    fn progress(&self) -> Option<Progress> {
+        None
     }
 }

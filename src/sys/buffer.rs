@@ -1,11 +1,15 @@
 //! Memory for O_DIRECT: starts at a multiple of 4096 bytes, which satisfies the DMA alignment of
-//! every block device (queue/dma_alignment, at most a page). Needs no unsafe: it over-allocates
-//! and skips to the first aligned byte.
+//! every block device (queue/dma_alignment, at most a page). It over-allocates and skips to the
+//! first aligned byte. Large buffers ask for huge pages: the kernel pins the pages of every direct
+//! I/O, and pinning one page of 2 MiB is cheaper than pinning 512 of 4 KiB.
 
 use std::ops::{Deref, DerefMut};
 
 /// Alignment of every buffer, in bytes.
 pub const ALIGN: usize = 4096;
+
+/// A huge page of x86-64 and of arm64 with 4 KiB pages.
+const HUGE: usize = 2 << 20;
 
 /// A zeroed, aligned, fixed-size buffer.
 pub struct AlignedBuf {
@@ -17,11 +21,26 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let memory = vec![0; len + ALIGN];
+        let align = if len >= HUGE { HUGE } else { ALIGN };
+        let memory = vec![0; len + align];
         // The heap block never moves while the Vec is neither grown nor shrunk, and it is not.
-        let start = memory.as_ptr().align_offset(ALIGN);
-        Self { memory, start, len }
+        let start = memory.as_ptr().align_offset(align);
+        let mut buf = Self { memory, start, len };
+        ask_for_huge_pages(&mut buf);
+        buf
     }
+}
+
+/// Only advice: a kernel without transparent huge pages refuses it, and all works as before
+/// (Documentation/admin-guide/mm/transhuge.rst).
+fn ask_for_huge_pages(buf: &mut [u8]) {
+    let whole = buf.len() / HUGE * HUGE;
+    if whole == 0 {
+        return;
+    }
+    // SAFETY: the range is memory of this exclusive borrow and starts at a page. MADV_HUGEPAGE
+    // changes neither the contents nor the validity of any address.
+    unsafe { libc::madvise(buf.as_mut_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
 }
 
 impl Deref for AlignedBuf {

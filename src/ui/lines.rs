@@ -32,6 +32,9 @@ fn texts(event: &Event) -> Vec<String> {
         Event::SourceRead { bytes, sha256 } => {
             vec![format!("source: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
+        Event::FileRead { bytes, sha256, .. } => {
+            vec![format!("file: {} read, SHA-256 {sha256}", Bytes(*bytes))]
+        }
         Event::FirstDifference { offset } => {
             vec![format!("first difference near byte {offset}; the check goes on")]
         }
@@ -45,6 +48,7 @@ fn texts(event: &Event) -> Vec<String> {
         }
         Event::Note { message, .. } => vec![format!("note: {message}")],
         Event::SourceVerdict(found) => verdict("source", found),
+        Event::Vouched(voucher) => vec![format!("source: {voucher}")],
         Event::MediaVerdict(found) => verdict("medium", found),
         Event::Finished(ending) => finished(ending),
     }

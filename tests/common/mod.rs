@@ -21,6 +21,7 @@ use mediawriter::event::{Event, Events};
 use mediawriter::flow::damage::Located;
 use mediawriter::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use mediawriter::flow::{Context, Transfer};
+use mediawriter::source::Published;
 use mediawriter::source::Source;
 use mediawriter::time::SimClock;
 
@@ -190,7 +191,7 @@ pub fn faulty(inner: impl BlockDevice + 'static, fault: Fault, clock: &Arc<SimCl
 pub fn plan(block: usize) -> Plan {
     Plan {
         transfer: Transfer { block, adapt: false, queue_depth: 1 },
-        expected: None,
+        published: Published::default(),
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     }

@@ -87,7 +87,8 @@ automount() {
   mkdir -p /mnt/auto
   local end=$(($(date +%s) + 200))
   while [ $(date +%s) -lt $end ]; do
-    for node in ${target}1 ${target}2 $target; do
+    # Not the second partition: FAT is mounted and unmounted without a trace.
+    for node in ${target}1 $target; do
       echo try >>/tmp/$1.tries
       if mount $node /mnt/auto 2>/dev/null; then
         uptime_s >$out/$1.mounted; umount /mnt/auto; return
