@@ -17,6 +17,8 @@ use crate::units::{Bytes, Rate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
+    /// A file of a web server is written to the disk; no medium has a part in it.
+    Download,
     /// Old dirty pages of the target are written out before anything is measured.
     Settle,
     /// The old tables at both ends of the medium are overwritten with zeros.
@@ -41,6 +43,7 @@ impl Phase {
     /// One word, for tables and progress lines.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Download => "download",
             Self::Settle => "settle",
             Self::Clear => "clear",
             Self::Discard => "discard",

@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
     ("host", &["cancel", "error", "text", "time"]),
-    ("source", &["cancel", "digest", "error", "event", "image"]),
+    ("source", &["cancel", "digest", "error", "event", "host::invoker", "image", "text", "units"]),
     ("device", &["error", "image", "sys", "text", "time", "units"]),
     (
         "flow",

@@ -265,7 +265,8 @@ fn a_pipe_is_proven_too_to_the_granule() {
     let fault = Fault { op: Op::Read, trigger: Trigger::Touching(2 << 20), effect: Effect::Flip };
     let device = faulty(Shared::old_stick(SIZE, 512), fault, &clock);
     let reader = std::io::Cursor::new(image);
-    let source = mediawriter::source::pipe::PipeSource::new("stdin", Box::new(reader)).unwrap();
+    let source =
+        mediawriter::source::pipe::PipeSource::new("stdin", Box::new(reader), None).unwrap();
     let (outcome, events) = run(&source, &device, &plan(BLOCK), &clock);
     assert_eq!(outcome.unwrap_err().kind(), Kind::MediaMismatch);
     let range = events

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::digest::{Digest, Sha256};
+use crate::source::http::transfer::Patience;
 use crate::units::{Bytes, parse_duration};
 
 /// Makes install media and proves them.
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Give all blocks back to a drive (TRIM), or trim a mounted filesystem
     Discard(DiscardArgs),
+    /// Download an image into the cache or a file; goes on where it stopped
+    Download(Download),
     /// List disks: what they are, how they are connected, whether flash would accept them
     Devices(Devices),
     /// Try it without hardware: write, verify and report onto a file
@@ -107,7 +110,7 @@ pub(crate) enum DiscardWhen {
 
 #[derive(Args, Debug)]
 pub(crate) struct Flash {
-    /// Image file, or - for standard input
+    /// Image file, http(s) address, or - for standard input
     #[arg(value_name = "SOURCE")]
     pub(crate) source: OsString,
     /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
@@ -115,6 +118,10 @@ pub(crate) struct Flash {
     pub(crate) target: Option<OsString>,
     #[command(flatten)]
     pub(crate) origin: Origin,
+    #[command(flatten)]
+    pub(crate) network: Network,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
     /// Give blocks back before the write
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) discard: DiscardWhen,
@@ -151,6 +158,8 @@ pub(crate) struct Verify {
     pub(crate) source: Option<OsString>,
     #[command(flatten)]
     pub(crate) origin: Origin,
+    #[command(flatten)]
+    pub(crate) network: Network,
     /// Without SOURCE: compare the first SIZE bytes of the target with --sha256
     #[arg(long, value_name = "SIZE", requires = "sha256", conflicts_with = "source")]
     pub(crate) size: Option<Bytes>,
@@ -220,6 +229,57 @@ pub(crate) struct DiscardArgs {
     pub(crate) gate: Gate,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Download {
+    /// Address of the image
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["list", "clean"])]
+    pub(crate) source: Option<String>,
+    /// Write to FILE, not into the cache; FILE.part and FILE.part.json until it is whole
+    #[arg(long = "output", short = 'o', value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) origin: Origin,
+    #[command(flatten)]
+    pub(crate) network: Network,
+    /// Connections at once, where the server sends parts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) connections: u64,
+    /// List what is in the cache
+    #[arg(long, conflicts_with_all = ["source", "clean"])]
+    pub(crate) list: bool,
+    /// Remove everything from the cache
+    #[arg(long, conflicts_with = "source")]
+    pub(crate) clean: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How a source is fetched.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Network {
+    /// Another address of the same file, for when the first fails; may be given several times
+    #[arg(long = "mirror", value_name = "URL", help_heading = "Source")]
+    pub(crate) mirrors: Vec<String>,
+    /// Wait so long before the first new attempt after a failure; then twice as long, and so on
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms", help_heading = "Source")]
+    pub(crate) retry_wait: Duration,
+}
+
+impl Network {
+    /// How failures are met.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { first_wait: self.retry_wait, ..Patience::default() }
+    }
+}
+
+/// What becomes of a source that is streamed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Keep {
+    /// With an address as SOURCE: store the file as FILE while it is written to the stick
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub(crate) keep: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

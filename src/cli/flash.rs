@@ -11,7 +11,7 @@ use super::args::{DiscardWhen, Flash, Output};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
-use super::source::Image;
+use super::source::{Image, Wanted};
 use super::usage;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
@@ -21,7 +21,7 @@ use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::device::probe::System;
 use crate::device::target::{Kind, check_path};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
@@ -64,7 +64,13 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
             "`mediawriter devices` lists the sticks; then: mediawriter flash SOURCE /dev/sdX",
         ));
     };
-    let image = Image::open(&args.source, &args.origin, cancel)?;
+    let wanted = Wanted {
+        word: &args.source,
+        origin: &args.origin,
+        network: &args.network,
+        keep: args.keep.keep.as_deref(),
+    };
+    let image = Image::open(&wanted, cancel)?;
     let info = image.inspect()?;
     let mut warnings = judge_image(&info, &image)?;
     let wish = wish(&args, &image);
@@ -271,6 +277,7 @@ impl Job {
             (cancel, self.target.name()),
         )?;
         self.describe(&session, device, &plan);
+        self.image.attend(&session.cx);
         let known = OnceCell::new();
         let find = |span: Span| {
             // A pipe is gone by then; what came of it is on the medium.
@@ -283,7 +290,22 @@ impl Job {
         let done = flash(self.image.source(), device, &plan, &find, &session.cx);
         see_partitions(device, &session);
         let done = done.and_then(|flashed| self.finish(flashed, device, &session));
+        let done = self.keep(done, &session);
         Ok(session.end(&done))
+    }
+
+    /// What was stored on the way gets its name unless it is known to be wrong.
+    fn keep(&self, done: Result<String>, session: &Session) -> Result<String> {
+        let wrong = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::SourceMismatch);
+        match self.image.keep(!wrong) {
+            Ok(None) => done,
+            Ok(Some(file)) => {
+                session.cx.events.note("kept", format!("stored as {}", printable_path(file)));
+                done
+            }
+            // What went wrong with the stick is told first.
+            Err(error) => done.and(Err(error)),
+        }
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {

@@ -15,6 +15,7 @@ pub mod args;
 mod demo;
 mod devices;
 mod discard;
+mod download;
 mod flash;
 mod labels;
 mod open;
@@ -70,6 +71,7 @@ impl Run {
                 Some(path) => trim::run(&path),
                 None => discard::run(&args, &words, cancel),
             },
+            Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),
             Command::Demo(args) => demo::run(&args, &words, cancel),
         }

@@ -17,7 +17,7 @@ use crate::host::facts::HostFacts;
 use crate::host::inhibit::{Inhibitor, inhibit};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::report::record::Remark;
-use crate::report::{RecordBuilder, RunRecord, timing_report};
+use crate::report::{RecordBuilder, RunRecord, timing_report, without_secrets};
 use crate::text::printable_path;
 use crate::time::{Clock, wall_clock};
 use crate::ui::{self, JsonLines, PlainScreen, SecondsLog, TtyScreen};
@@ -34,9 +34,9 @@ pub(super) struct Session {
     _awake: Option<Inhibitor>,
 }
 
-/// The words of the command line as text.
+/// The words of the command line as text, without what is nobody's business.
 fn text(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    words.iter().map(|word| without_secrets(&word.to_string_lossy())).collect()
 }
 
 impl Session {

@@ -2,20 +2,33 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use super::args::Origin;
+use crossbeam_channel::{Receiver, unbounded};
+use reqwest::Url;
+
+use super::args::{Network, Origin};
 use crate::cancel::CancelToken;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
 use crate::error::{Context as _, Error, Result};
 use crate::event::Voucher;
+use crate::flow::Context;
+use crate::flow::download::say;
+use crate::host::invoker::{CreateMode, Invoker};
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::file::FileSource;
+use crate::source::http::cache::Cache;
+use crate::source::http::transfer::Remark;
+use crate::source::http::{client, stream};
 use crate::source::interruptible::Interruptible;
+use crate::source::keep::Keeping;
 use crate::source::pipe::PipeSource;
 use crate::source::{Published, Source};
 use crate::text::printable_path;
@@ -28,21 +41,117 @@ pub(super) struct Image {
     /// `file`, `stdin`, ...: for the record.
     kind: &'static str,
     published: Published,
+    /// What a transfer has to tell; collected until somebody listens.
+    remarks: Option<Receiver<Remark>>,
+    kept: Option<Kept>,
+}
+
+/// A stream that is stored while it is read; what was not given its name is removed.
+struct Kept {
+    part: PathBuf,
+    file: PathBuf,
+    whole: Arc<AtomicBool>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.part.symlink_metadata().is_ok() {
+            // Left behind where that fails; its name says that it is a part.
+            Invoker::current().remove(&self.part).ok();
+        }
+    }
 }
 
 impl Image {
     /// Opens a source. What can be no image by its kind of file is refused here.
-    pub(super) fn open(word: &OsStr, origin: &Origin, cancel: &CancelToken) -> Result<Self> {
-        let published = said(origin);
-        if word == "-" {
-            let source = Box::new(standard_input(cancel)?);
-            return Ok(Self { source, at: None, kind: "stdin", published });
+    pub(super) fn open(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Self> {
+        let published = said(wanted.origin);
+        if Remote::is_address(wanted.word) {
+            let word = wanted.word.to_str().unwrap_or_default();
+            return Self::remote(&Remote::parse(word, wanted.network)?, published, wanted, cancel);
         }
-        let path = Path::new(word);
+        if wanted.keep.is_some() {
+            return Err(Error::usage("--keep stores what comes from an address; SOURCE is none"));
+        }
+        if wanted.word == "-" {
+            let source = Box::new(standard_input(cancel)?);
+            return Ok(Self::plain(source, None, "stdin", published));
+        }
+        let path = Path::new(wanted.word);
         must_be_a_file(path)?;
+        Self::file(path, "file", published)
+    }
+
+    fn plain(
+        source: Box<dyn Source>,
+        at: Option<SourceAt>,
+        kind: &'static str,
+        published: Published,
+    ) -> Self {
+        Self { source, at, kind, published, remarks: None, kept: None }
+    }
+
+    fn file(path: &Path, kind: &'static str, published: Published) -> Result<Self> {
         let source = Box::new(FileSource::open_path(path)?);
         let at = System::host().source_at(path)?;
-        Ok(Self { source, at: Some(at), kind: "file", published })
+        Ok(Self::plain(source, Some(at), kind, published))
+    }
+
+    /// From the cache when it is there, else a stream.
+    fn remote(
+        remote: &Remote,
+        published: Published,
+        wanted: &Wanted<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Self> {
+        let invoker = Invoker::current();
+        let cached = published.file.and_then(|digest| Cache::of(&invoker).ok()?.find(&digest));
+        if let Some((path, _)) = cached.filter(|_| wanted.keep.is_none()) {
+            return Self::file(&path, "cache", published);
+        }
+        let (send, remarks) = unbounded();
+        // Nobody listens when the image was refused.
+        let remark = move |said| send.send(said).unwrap_or_default();
+        let (known, body) = stream::open(&remote.urls, wanted.network.patience(), cancel, remark)?;
+        let (reader, kept) = match wanted.keep {
+            None => (Box::new(body) as Box<dyn Read + Send>, None),
+            Some(file) => {
+                if file.symlink_metadata().is_ok() {
+                    return Err(Error::refused(format!("{} exists", printable_path(file)))
+                        .hint("choose another name for --keep"));
+                }
+                let part = with_suffix(file, ".part");
+                let out = invoker.create(&part, CreateMode::Replace)?;
+                let (reader, whole) = Keeping::new(body, out, printable_path(&part));
+                (
+                    Box::new(reader) as Box<dyn Read + Send>,
+                    Some(Kept { part, file: file.to_owned(), whole }),
+                )
+            }
+        };
+        let name = client::shown(&remote.urls[0]);
+        let source = Box::new(PipeSource::new(&name, reader, known.total)?);
+        Ok(Self { source, at: None, kind: "http", published, remarks: Some(remarks), kept })
+    }
+
+    /// Lets what the transfer has to tell become events, from now on.
+    pub(super) fn attend(&self, cx: &Context) {
+        if let Some(remarks) = self.remarks.clone() {
+            let cx = cx.clone();
+            // Without the thread the remarks are not told, and nothing else changes.
+            let thread = thread::Builder::new().name("remarks".to_owned());
+            thread.spawn(move || remarks.iter().for_each(|said| say(&said, &cx))).ok();
+        }
+    }
+
+    /// Gives what was stored its name, when it is whole and `good`.
+    pub(super) fn keep(&self, good: bool) -> Result<Option<&Path>> {
+        let Some(Kept { part, file, whole }) = &self.kept else { return Ok(None) };
+        if !good || !whole.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        Invoker::current().rename(part, file.file_name().unwrap_or_default())?;
+        Ok(Some(file))
     }
 
     pub(super) fn source(&self) -> &dyn Source {
@@ -91,8 +200,46 @@ impl Image {
     }
 }
 
+/// What was typed about a source.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) word: &'a OsStr,
+    pub(super) origin: &'a Origin,
+    pub(super) network: &'a Network,
+    pub(super) keep: Option<&'a Path>,
+}
+
+/// `path` with something behind its name.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A file of a web server, as it was typed.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    /// Where it can be had, best first.
+    pub(super) urls: Vec<Url>,
+}
+
+impl Remote {
+    /// Whether a word is an address, and no file that happens to have such a name.
+    pub(super) fn is_address(word: &OsStr) -> bool {
+        word.to_str().is_some_and(|word| word.contains("://")) && !Path::new(word).exists()
+    }
+
+    /// Reads the address and those of the mirrors.
+    pub(super) fn parse(word: &str, network: &Network) -> Result<Self> {
+        let mirrors = network.mirrors.iter().map(String::as_str);
+        let urls =
+            std::iter::once(word).chain(mirrors).map(client::parse).collect::<Result<_>>()?;
+        Ok(Self { urls })
+    }
+}
+
 /// What the person says that the source is.
-fn said(origin: &Origin) -> Published {
+pub(super) fn said(origin: &Origin) -> Published {
     let (file, image) = (origin.sha256, origin.image_sha256);
     let voucher = (file.is_some() || image.is_some()).then_some(Voucher::You);
     Published { file, image, voucher }
@@ -104,7 +251,7 @@ fn standard_input(cancel: &CancelToken) -> Result<PipeSource> {
     }
     let pipe =
         Interruptible::stdin(cancel.clone()).context(|| "cannot read standard input".to_owned())?;
-    let source = PipeSource::new("standard input", Box::new(pipe));
+    let source = PipeSource::new("standard input", Box::new(pipe), None);
     cancel.check()?;
     source
 }

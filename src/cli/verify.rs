@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use super::args::{Gate, Output, Verify};
 use super::open::{Opened, Target, Wish, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
-use super::source::Image;
+use super::source::{Image, Wanted};
 use super::usage;
 use crate::cancel::CancelToken;
 use crate::device::facts::User;
@@ -65,7 +65,10 @@ fn truth(args: &Verify, cancel: &CancelToken) -> Result<Truth> {
         return Ok(Truth::Record(Box::new(record)));
     }
     if let Some(source) = &args.source {
-        let image = Image::open(source, &args.origin, cancel)?;
+        let image = Image::open(
+            &Wanted { word: source, origin: &args.origin, network: &args.network, keep: None },
+            cancel,
+        )?;
         let info = image.inspect()?;
         return Ok(Truth::Image(Box::new(image), Box::new(info)));
     }
@@ -110,6 +113,9 @@ fn work(
             discard: "none".to_owned(),
         });
     });
+    if let Truth::Image(image, _) = truth {
+        image.attend(&session.cx);
+    }
     warn_of_mounts(target, &session);
     let known = OnceCell::new();
     let find = |span: Span| {

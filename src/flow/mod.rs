@@ -23,6 +23,7 @@ use crate::units::Bytes;
 
 pub mod damage;
 pub mod discard;
+pub mod download;
 pub mod flash;
 mod guard;
 mod produce;
@@ -120,7 +121,7 @@ impl Context {
             }
         };
         let verb = match doing {
-            Phase::Verify | Phase::Sample => "reading from",
+            Phase::Verify | Phase::Sample | Phase::Download => "reading from",
             Phase::Flush => "flushing",
             Phase::Discard => "discarding on",
             Phase::ZeroOut | Phase::Settle | Phase::Clear | Phase::Write | Phase::Release => {

@@ -113,6 +113,10 @@ fn fill(reader: &mut dyn Read, buf: &mut [u8], crew: &Crew<'_>) -> io::Result<us
 }
 
 fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
+    let error = match crate::source::failure(error) {
+        Ok(said) => return said,
+        Err(error) => error,
+    };
     Error::io(format!("reading the image {name} failed"), error)
         .at(offset, len)
         .hint("the medium now holds a partial image; check the disk that holds the image file")

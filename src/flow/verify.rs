@@ -8,7 +8,7 @@ use super::readback::{ReadBack, read_back};
 use super::{Context, Transfer};
 use crate::device::BlockDevice;
 use crate::digest::chunks::{Builder, ChunkMap, level_for};
-use crate::digest::{Digest, Hasher, Sha256};
+use crate::digest::{Digest, FileRead, Hasher, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Verdict};
 use crate::source::{Published, Source};
@@ -192,6 +192,27 @@ pub(super) fn check_source(
     }
     let checked = file.filter(|_| published.file.is_some()).map_or(bytes, |file| file.bytes);
     cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes: checked }));
+    if let Some(voucher) = &published.voucher {
+        cx.events.emit(Event::Vouched(voucher.clone()));
+    }
+    Ok(())
+}
+
+/// The same for a file that nothing was unpacked from.
+pub fn check_file(published: &Published, file: &FileRead, cx: &Context) -> Result<()> {
+    let Some(wanted) = published.file else {
+        let reason = "no published digest is known".to_owned();
+        cx.events.emit(Event::SourceVerdict(Verdict::NotChecked { reason }));
+        return Ok(());
+    };
+    let has = file
+        .like(&wanted)
+        .ok_or_else(|| super::internal("the published digest was not computed"))?;
+    if wanted != has {
+        return Err(not_published("file", (wanted, has), file.bytes, cx)
+            .hint("compare the digest's file name and version with the address"));
+    }
+    cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes: file.bytes }));
     if let Some(voucher) = &published.voucher {
         cx.events.emit(Event::Vouched(voucher.clone()));
     }

@@ -21,7 +21,7 @@ impl RecordBuilder {
         Self(Arc::new(Mutex::new(RunRecord {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: command.iter().map(|word| without_password(word)).collect(),
+            command: command.iter().map(|word| without_secrets(word)).collect(),
             started,
             ..RunRecord::default()
         })))
@@ -139,7 +139,16 @@ fn end(phase: &mut PhaseRecord, totals: &PhaseTotals) {
     phase.summary = Summary::of(totals, &phase.rows);
 }
 
-/// `https://user:secret@host/` keeps the user and loses the secret: records are shown around.
+/// `https://user:secret@host/x?token=t` loses the secret and the token: records and JSON lines are
+/// shown around.
+pub fn without_secrets(word: &str) -> String {
+    let word = match word.split_once("://").and_then(|(_, rest)| rest.find('?')) {
+        Some(_) => format!("{}?...", word.split('?').next().unwrap_or_default()),
+        None => word.to_owned(),
+    };
+    without_password(&word)
+}
+
 fn without_password(word: &str) -> String {
     let parts = word.split_once("://").and_then(|(scheme, rest)| {
         let authority = rest.split(['/', '?', '#']).next()?;
@@ -234,10 +243,13 @@ mod tests {
             ("https://joe:s3cret@host/x.iso", "https://joe:...@host/x.iso"),
             ("--from=http://joe:a@b:c@host", "--from=http://joe:...@host"),
             ("https://joe@host/x", "https://joe@host/x"),
+            ("https://host/x.iso?t=secret&a=b#c", "https://host/x.iso?..."),
+            ("https://joe:pw@host/x?t=1", "https://joe:...@host/x?..."),
+            ("what?", "what?"),
             ("https://host:8080/a@b:c", "https://host:8080/a@b:c"),
             ("/dev/sdb", "/dev/sdb"),
         ] {
-            assert_eq!(without_password(typed), kept);
+            assert_eq!(without_secrets(typed), kept);
         }
     }
 }

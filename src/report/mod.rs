@@ -9,6 +9,6 @@ mod page;
 pub mod record;
 mod text;
 
-pub use builder::RecordBuilder;
+pub use builder::{RecordBuilder, without_secrets};
 pub use record::RunRecord;
 pub use text::timing_report;

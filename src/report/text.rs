@@ -254,7 +254,7 @@ fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
 
 /// Whether speeds are worth a table: those of the two passes always, others from a second on.
 fn has_table(phase: &PhaseRecord) -> bool {
-    let long = matches!(phase.totals.phase, Phase::Write | Phase::Verify)
+    let long = matches!(phase.totals.phase, Phase::Write | Phase::Verify | Phase::Download)
         || phase.totals.took() >= Duration::from_secs(1);
     phase.totals.bytes > 0 && long
 }
@@ -275,7 +275,8 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         | Phase::Write
         | Phase::Release
         | Phase::Verify
-        | Phase::Sample => {}
+        | Phase::Sample
+        | Phase::Download => {}
     }
     if !phase.ended {
         text.push_str("; cut off");
@@ -313,6 +314,10 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
 fn findings(page: &mut Page, record: &RunRecord) {
     for (label, verdict) in [("source", &record.source_verdict), ("medium", &record.media_verdict)]
     {
+        let download = record.phases.iter().any(|phase| phase.totals.phase == Phase::Download);
+        if label == "medium" && download && verdict.is_none() {
+            continue;
+        }
         let missing = || "not checked".to_owned();
         page.field(label, &verdict.as_ref().map_or_else(missing, ToString::to_string));
         if let Some(voucher) = record.voucher.as_ref().filter(|_| label == "source") {

@@ -2,15 +2,17 @@
 //! one may be opened again (a file yes, a pipe no).
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 
 use crate::digest::{Digest, FileRead, Sha256};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Voucher;
 use crate::image::ReadAt;
 
 pub mod file;
+pub mod http;
 pub mod interruptible;
+pub mod keep;
 pub mod memory;
 pub mod pipe;
 
@@ -43,6 +45,33 @@ pub struct Progress {
     pub done: u64,
     /// Bytes there are, when that is known.
     pub total: Option<u64>,
+}
+
+/// Why a source cannot be read on, with what to do about it; carried by the [`io::Error`] of its
+/// reader.
+#[derive(Debug)]
+pub struct Failure(pub Error);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        Self::other(failure)
+    }
+}
+
+/// The failure that an error of a reader carries, when it carries one.
+pub fn failure(error: io::Error) -> std::result::Result<Error, io::Error> {
+    match error.downcast::<Failure>() {
+        Ok(Failure(error)) => Ok(error),
+        Err(error) => Err(error),
+    }
 }
 
 /// Where bytes come from.

@@ -1,11 +1,11 @@
-//! Standard input: length unknown, cannot be read again. Its first bytes are taken before
+//! Standard input, or the body of a reply of a web server: cannot be read again. Its first bytes are taken before
 //! anything is written, so that a pipe is looked at like a file.
 
 use std::io::{self, Read};
 use std::sync::Mutex;
 
-use super::{Source, SourceInfo};
-use crate::error::{Context, Error, Result};
+use super::{Source, SourceInfo, failure};
+use crate::error::{Error, Result};
 use crate::image::{Bytes, Head, ReadAt};
 
 /// How much of a pipe is looked at: every table and superblock at the start, and the root
@@ -26,20 +26,16 @@ impl std::fmt::Debug for PipeSource {
 }
 
 impl PipeSource {
-    /// Reads the head; waits until it or the end has come.
-    pub fn new(name: &str, mut pipe: Box<dyn Read + Send>) -> Result<Self> {
+    /// Reads the head; waits until it or the end has come. `len` when somebody told it.
+    pub fn new(name: &str, mut pipe: Box<dyn Read + Send>, len: Option<u64>) -> Result<Self> {
         let mut head = Vec::new();
-        pipe.by_ref()
-            .take(HEAD)
-            .read_to_end(&mut head)
-            .context(|| format!("cannot read the image from {name}"))?;
+        pipe.by_ref().take(HEAD).read_to_end(&mut head).map_err(|e| match failure(e) {
+            Ok(said) => said,
+            Err(e) => Error::io(format!("cannot read the image from {name}"), e),
+        })?;
         // A head shorter than asked for is the whole image.
-        let len = (head.len() as u64) < HEAD;
-        let info = SourceInfo {
-            name: name.to_owned(),
-            len: len.then_some(head.len() as u64),
-            restartable: false,
-        };
+        let whole = ((head.len() as u64) < HEAD).then_some(head.len() as u64);
+        let info = SourceInfo { name: name.to_owned(), len: whole.or(len), restartable: false };
         Ok(Self { head, rest: Mutex::new(Some(pipe)), info })
     }
 
@@ -65,9 +61,9 @@ impl Source for PipeSource {
     }
 
     fn preview(&self) -> Box<dyn ReadAt + '_> {
-        match self.info.len {
-            Some(_) => Box::new(Bytes(&self.head)),
-            None => Box::new(Head(&self.head)),
+        if (self.head.len() as u64) < HEAD {
+            return Box::new(Bytes(&self.head));
         }
+        Box::new(Head(&self.head))
     }
 }

@@ -45,7 +45,12 @@ impl Observer for PlainScreen {
 /// Phases that are announced; the others are over before a line is read.
 fn may_take_long(phase: Phase) -> bool {
     match phase {
-        Phase::Discard | Phase::ZeroOut | Phase::Write | Phase::Flush | Phase::Verify => true,
+        Phase::Download
+        | Phase::Discard
+        | Phase::ZeroOut
+        | Phase::Write
+        | Phase::Flush
+        | Phase::Verify => true,
         Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample => false,
     }
 }

@@ -9,6 +9,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
@@ -20,6 +21,7 @@ mod lab;
 
 mod discard;
 mod holders;
+mod live;
 mod machine;
 mod pull;
 mod slow;

@@ -35,6 +35,8 @@ pub enum CreateMode {
     NewOnly,
     /// It is emptied. Only a regular file can be.
     Replace,
+    /// It is kept and gone on with. Only a regular file can be.
+    Continue,
 }
 
 /// Creates a file for whoever started the program; see [`Invoker::create`].
@@ -63,6 +65,24 @@ impl Invoker {
     /// there stays until then. A link of that name is replaced, not followed.
     pub fn save_atomically(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         self.act("save", path, |place| place.save(bytes))
+    }
+
+    /// Gives a file its name: `path` in its own folder, over what has that name. A link of that
+    /// name is replaced, not followed.
+    pub fn rename(&self, path: &Path, name: &OsStr) -> Result<()> {
+        self.act("rename", path, |place| place.rename(name))
+    }
+
+    /// Moves a file of this person to another folder of theirs, with their rights only.
+    pub fn move_file(&self, from: &Path, to: &Path) -> Result<()> {
+        self.with_their_rights(|| std::fs::rename(from, to)).map_err(|e| {
+            Error::io(format!("cannot move {} to {}", printable_path(from), printable_path(to)), e)
+        })
+    }
+
+    /// Removes a file, or a link.
+    pub fn remove(&self, path: &Path) -> Result<()> {
+        self.act("remove", path, Place::remove)
     }
 
     /// Makes the folder and those above it, always with this person's rights. Below the home they
@@ -111,7 +131,7 @@ impl Invoker {
 
     /// Runs the task on a thread that has this person's rights on files and nothing more. The
     /// thread ends with it, so nobody else ever runs with changed ids.
-    fn with_their_rights<T: Send>(
+    pub fn with_their_rights<T: Send>(
         &self,
         task: impl FnOnce() -> io::Result<T> + Send,
     ) -> io::Result<T> {
@@ -203,8 +223,15 @@ impl Place {
 
     fn create(&self, mode: CreateMode) -> io::Result<File> {
         match (self.create_new(&self.name), mode) {
-            (Err(Errno::EEXIST), CreateMode::Replace) => self.empty_existing(),
-            (result, CreateMode::NewOnly | CreateMode::Replace) => Ok(result?),
+            (Err(Errno::EEXIST), CreateMode::Replace) => {
+                let file = self.existing()?;
+                file.set_len(0)?;
+                Ok(file)
+            }
+            (Err(Errno::EEXIST), CreateMode::Continue) => self.existing(),
+            (result, CreateMode::NewOnly | CreateMode::Replace | CreateMode::Continue) => {
+                Ok(result?)
+            }
         }
     }
 
@@ -215,8 +242,9 @@ impl Place {
         openat(&self.dir, name, flags, Mode::from_bits_truncate(0o666)).map(File::from)
     }
 
-    fn empty_existing(&self) -> io::Result<File> {
-        // Emptied only after a look at what it is. O_NONBLOCK: a FIFO must not make us wait.
+    /// A file that is there already, after a look at what it is.
+    fn existing(&self) -> io::Result<File> {
+        // O_NONBLOCK: a FIFO must not make us wait.
         let flags = OFlag::O_WRONLY
             | OFlag::O_NOFOLLOW
             | OFlag::O_CLOEXEC
@@ -231,9 +259,29 @@ impl Place {
                 },
             )?;
         self.check_replaceable(&fstat(&file)?)?;
-        let file = File::from(file);
-        file.set_len(0)?;
-        Ok(file)
+        Ok(File::from(file))
+    }
+
+    fn rename(&self, name: &OsStr) -> io::Result<()> {
+        if self.of_root {
+            match fstatat(&self.dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(stat) => self.check_replaceable(&stat)?,
+                Err(Errno::ENOENT) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        renameat(&self.dir, self.name.as_os_str(), &self.dir, name)?;
+        self.sync_folder();
+        Ok(())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        if self.of_root {
+            let stat = fstatat(&self.dir, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            self.check_replaceable(&stat)?;
+        }
+        unlinkat(&self.dir, self.name.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
+        Ok(())
     }
 
     fn save(&self, bytes: &[u8]) -> io::Result<()> {

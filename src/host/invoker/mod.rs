@@ -79,6 +79,14 @@ impl Invoker {
         self.state_dir_with(std::env::var_os("XDG_STATE_HOME"))
     }
 
+    /// Where what can be fetched again goes: the cache folder, as [`Invoker::state_dir`].
+    pub fn cache_dir(&self) -> Option<PathBuf> {
+        let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let base = xdg.filter(|base| self.may_be_ours(base));
+        let base = base.or_else(|| Some(self.home.as_ref()?.join(".cache")))?;
+        Some(base.join("mediawriter"))
+    }
+
     fn state_dir_with(&self, xdg: Option<OsString>) -> Option<PathBuf> {
         let base = xdg.map(PathBuf::from).filter(|base| self.may_be_ours(base));
         let base = base.or_else(|| Some(self.home.as_ref()?.join(".local/state")))?;

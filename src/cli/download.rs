@@ -1,0 +1,216 @@
+//! `download`: an image into the cache or a file, proven before it gets its name.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::args::{Download, Output};
+use super::session::{Session, never_began};
+use super::source::{Remote, said, with_suffix};
+use super::usage;
+use crate::cancel::CancelToken;
+use crate::digest::FileRead;
+use crate::error::{Context as _, Error, Kind, Result};
+use crate::event::Event;
+use crate::flow::download::download;
+use crate::flow::verify::check_file;
+use crate::host::invoker::Invoker;
+use crate::image::{FileImage, ImageKind, inspect};
+use crate::report::record::{FileFacts, SourceFacts};
+use crate::source::Published;
+use crate::source::http::cache::{Cache, Entry, Info};
+use crate::source::http::client::{file_name, shown};
+use crate::source::http::download::{Fetched, Job, forget};
+use crate::text::{printable, printable_path};
+use crate::time::SystemClock;
+use crate::ui;
+use crate::units::Bytes;
+
+pub(super) fn run(args: &Download, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    let invoker = Invoker::current();
+    if args.list || args.clean {
+        let cache = Cache::of(&invoker)?;
+        ui::print(&if args.clean { cleaned(&cache)? } else { listed(&cache) });
+        return Ok(ExitCode::SUCCESS);
+    }
+    let output: Output = args.output.clone();
+    match prepare(args, &invoker) {
+        Ok(plan) => plan.work(args, words, cancel),
+        Err(error) => never_began(words, &output, error),
+    }
+}
+
+fn listed(cache: &Cache<'_>) -> String {
+    let mut text = String::new();
+    for entry in cache.list() {
+        // A String takes every write.
+        match entry {
+            Entry::Whole(path, info) => writeln!(
+                text,
+                "{}  {}\n  SHA-256 {}; {}\n  {}",
+                printable(&info.name),
+                Bytes(info.size),
+                info.sha256,
+                info.vouched.as_deref().map_or_else(|| "nobody vouched for it".into(), printable),
+                printable_path(&path)
+            ),
+            Entry::Part(path, size) => {
+                writeln!(text, "a part of a file, {}\n  {}", Bytes(size), printable_path(&path))
+            }
+        }
+        .ok();
+    }
+    if text.is_empty() { "nothing is in the cache\n".to_owned() } else { text }
+}
+
+fn cleaned(cache: &Cache<'_>) -> Result<String> {
+    Ok(format!("{} freed\n", Bytes(cache.clean()?)))
+}
+
+/// Everything is decided.
+struct Plan<'a> {
+    remote: Remote,
+    published: Published,
+    /// Where it goes while it is not whole.
+    part: PathBuf,
+    /// The file that was asked for; `None`: the cache.
+    file: Option<PathBuf>,
+    invoker: &'a Invoker,
+}
+
+fn prepare<'a>(args: &Download, invoker: &'a Invoker) -> Result<Plan<'a>> {
+    let word = args.source.as_deref().unwrap_or_default();
+    let remote = Remote::parse(word, &args.network)?;
+    let published = said(&args.origin);
+    if published.image.is_some() {
+        return Err(usage("--image-sha256 cannot be checked by a download: nothing is unpacked")
+            .hint("give the digest of the file with --sha256"));
+    }
+    let part = if let Some(file) = &args.file {
+        with_suffix(file, ".part")
+    } else {
+        let key = published.file.map_or_else(|| remote.urls[0].to_string(), |d| d.to_string());
+        Cache::of(invoker)?.part(&key)?
+    };
+    Ok(Plan { remote, published, part, file: args.file.clone(), invoker })
+}
+
+impl Plan<'_> {
+    fn work(self, args: &Download, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+        let clock = Arc::new(SystemClock::start());
+        let name = shown(&self.remote.urls[0]);
+        let target = self.file.as_deref().map_or_else(|| "the cache".to_owned(), printable_path);
+        let session =
+            Session::start("download", words, args.output.clone(), clock, (cancel, target))?;
+        session.edit(|record| {
+            record.source = Some(SourceFacts {
+                name,
+                kind: "http".to_owned(),
+                file: Some(FileFacts {
+                    digest_expected: self.published.file.map(|digest| digest.to_string()),
+                    ..FileFacts::default()
+                }),
+                ..SourceFacts::default()
+            });
+        });
+        let done = self.fetch(args, &session);
+        Ok(session.end(&done))
+    }
+
+    fn fetch(&self, args: &Download, session: &Session) -> Result<String> {
+        if self.file.is_none()
+            && let Some(digest) = &self.published.file
+            && let Some((path, info)) = Cache::of(self.invoker)?.find(digest)
+        {
+            return Ok(format!(
+                "it is in the cache: {} ({})",
+                printable_path(&path),
+                Bytes(info.size)
+            ));
+        }
+        let job = Job {
+            urls: &self.remote.urls,
+            part: &self.part,
+            invoker: self.invoker,
+            connections: args.connections,
+            patience: args.network.patience(),
+            sha512: matches!(self.published.file, Some(crate::digest::Digest::Sha512(_))),
+        };
+        let mut fetched = download(&job, &session.cx)?;
+        let mut proven = self.prove(&fetched, session);
+        if let Err(error) = &proven
+            && fetched.resumed
+        {
+            // What an earlier run left may have been of another file.
+            session.cx.events.warn(
+                "from-zero",
+                format!("{}; a part of it was there before: once more from zero", error.message()),
+            );
+            forget(&job)?;
+            fetched = download(&job, &session.cx)?;
+            proven = self.prove(&fetched, session);
+        }
+        if let Err(error) = proven {
+            // Nobody goes on with what is known to be wrong.
+            forget(&job)?;
+            return Err(error);
+        }
+        let path = self.keep(&job, &fetched)?;
+        let proof = if self.published.file.is_some() {
+            "it matches what was published"
+        } else {
+            "not checked"
+        };
+        Ok(format!("{} in {}; {proof}", Bytes(fetched.file.bytes), printable_path(&path)))
+    }
+
+    fn prove(&self, fetched: &Fetched, session: &Session) -> Result<()> {
+        let FileRead { bytes, sha256, sha512, .. } = &fetched.file;
+        session.cx.events.emit(Event::FileRead {
+            bytes: *bytes,
+            sha256: sha256.to_string(),
+            sha512: sha512.map(|digest| digest.to_string()),
+        });
+        check_file(&self.published, &fetched.file, &session.cx)?;
+        let what = File::open(&self.part)
+            .and_then(FileImage::new)
+            .and_then(|file| inspect(&file, &shown(&fetched.url)))
+            .context(|| format!("cannot look into {}", printable_path(&self.part)))?;
+        if what.kind == ImageKind::HtmlPage {
+            return Err(Error::refused(format!("what the server sent is {}", what.kind)).hint(
+                "open the address in a browser: it may want you to log in, or the link has expired",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Gives the file its name.
+    fn keep(&self, job: &Job<'_>, fetched: &Fetched) -> Result<PathBuf> {
+        let name = file_name(&fetched.url)
+            .or_else(|| file_name(&self.remote.urls[0]))
+            .unwrap_or_else(|| "image".to_owned());
+        let Some(file) = &self.file else {
+            let info = Info {
+                name: name.clone(),
+                size: fetched.file.bytes,
+                sha256: fetched.file.sha256,
+                sha512: fetched.file.sha512.map(crate::digest::Digest::Sha512),
+                from: shown(&self.remote.urls[0]),
+                vouched: self.published.voucher.as_ref().map(ToString::to_string),
+            };
+            return Cache::of(self.invoker)?.keep(&self.part, &name, &fetched.file, &info);
+        };
+        let last = file.file_name().map(OsStr::to_owned).ok_or_else(|| {
+            Error::new(Kind::Io, format!("'{}' is no name for a file", printable_path(file)))
+        })?;
+        self.invoker.rename(job.part, &last)?;
+        let state = crate::source::http::download::state_path(job.part);
+        if state.symlink_metadata().is_ok() {
+            self.invoker.remove(&state)?;
+        }
+        Ok(file.clone())
+    }
+}

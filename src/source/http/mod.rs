@@ -1,0 +1,86 @@
+//! Images from web servers: streamed into a medium, or downloaded into a file.
+//!
+//! ```text
+//! judge     what a reply is worth: pure
+//! client    TLS, proxies, redirects, words for what went wrong
+//! transfer  one file from some byte on, over as many requests and mirrors as it takes
+//! stream    a transfer as a Source: a thread of its own hands bytes over a bounded channel
+//! cache     where downloads are kept
+//! download  transfers into a file that can be gone on with, over several connections
+//! ```
+//! Async lives here and nowhere else in the program; every runtime has one thread.
+
+pub mod cache;
+pub mod client;
+pub mod download;
+pub mod judge;
+mod part;
+pub mod stream;
+pub mod transfer;
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::cancel::CancelToken;
+use crate::error::{Error, Kind, Result};
+
+/// Runs network work to its end, or until somebody asks to stop.
+fn run<T>(cancel: &CancelToken, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("the network cannot be used", e))?;
+    let stopped = async {
+        loop {
+            if let Err(stop) = cancel.check() {
+                return stop;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    runtime.block_on(async {
+        tokio::pin!(work, stopped);
+        tokio::select! {
+            done = &mut work => done,
+            stop = &mut stopped => Err(stop),
+        }
+    })
+}
+
+/// Fetches a small file, such as a list of checksums; its bytes and the address that it came
+/// from in the end. `None` when the server has no such file.
+pub fn small(
+    address: &str,
+    limit: usize,
+    cancel: &CancelToken,
+) -> Result<Option<(Vec<u8>, String)>> {
+    let url = client::parse(address)?;
+    let client = client::client()?;
+    run(cancel, async {
+        let failed = |e: &reqwest::Error| {
+            Error::new(Kind::Io, format!("{}: {}", client::shown(&url), client::cause(e)))
+                .hint(client::advice(e))
+        };
+        let mut reply = client.get(url.clone()).send().await.map_err(|e| failed(&e))?;
+        if matches!(reply.status().as_u16(), 403 | 404 | 410) {
+            return Ok(None);
+        }
+        if !reply.status().is_success() {
+            return Err(Error::new(
+                Kind::Io,
+                format!("{}: the server answered {}", client::shown(&url), reply.status()),
+            ));
+        }
+        let mut bytes = Vec::new();
+        while let Some(more) = reply.chunk().await.map_err(|e| failed(&e))? {
+            bytes.extend_from_slice(&more);
+            if bytes.len() > limit {
+                return Err(Error::refused(format!(
+                    "{} is larger than a list of checksums: over {limit} bytes",
+                    client::shown(&url)
+                )));
+            }
+        }
+        Ok(Some((bytes, reply.url().to_string())))
+    })
+}
