@@ -25,7 +25,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
     ("host", &["cancel", "error", "text", "time"]),
-    ("source", &["cancel", "digest", "error", "event", "image"]),
+    ("decode", &["digest", "error", "image", "text", "units"]),
+    ("source", &["cancel", "decode", "digest", "error", "event", "image"]),
     ("device", &["error", "image", "sys", "text", "time", "units"]),
     (
         "flow",
@@ -77,6 +78,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "cancel",
+            // What decoding may take, as a person says it.
+            "decode::Limits",
             "device",
             "digest",
             "error",

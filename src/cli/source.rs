@@ -8,14 +8,17 @@ use std::path::Path;
 
 use super::args::Origin;
 use crate::cancel::CancelToken;
+use crate::decode::Limits;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
+use crate::digest::Digest;
 use crate::error::{Context as _, Error, Result};
 use crate::event::Voucher;
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::file::FileSource;
 use crate::source::interruptible::Interruptible;
+use crate::source::packed::{Options, Packed};
 use crate::source::pipe::PipeSource;
 use crate::source::{Published, Source};
 use crate::text::printable_path;
@@ -28,6 +31,8 @@ pub(super) struct Image {
     /// `file`, `stdin`, ...: for the record.
     kind: &'static str,
     published: Published,
+    /// What it is unpacked from, in words; empty when the file is the image.
+    packed: String,
 }
 
 impl Image {
@@ -36,13 +41,20 @@ impl Image {
         let published = said(origin);
         if word == "-" {
             let source = Box::new(standard_input(cancel)?);
-            return Ok(Self { source, at: None, kind: "stdin", published });
+            let (source, packed) = unpack(source, origin)?;
+            return Ok(Self { source, at: None, kind: "stdin", published, packed });
         }
         let path = Path::new(word);
         must_be_a_file(path)?;
         let source = Box::new(FileSource::open_path(path)?);
         let at = System::host().source_at(path)?;
-        Ok(Self { source, at: Some(at), kind: "file", published })
+        let (source, packed) = unpack(source, origin)?;
+        Ok(Self { source, at: Some(at), kind: "file", published, packed })
+    }
+
+    /// What it is unpacked from: `xz`, `zip: NAME`; empty when the file is the image.
+    pub(super) fn packed(&self) -> &str {
+        &self.packed
     }
 
     pub(super) fn source(&self) -> &dyn Source {
@@ -84,11 +96,34 @@ impl Image {
             sha256_actual: None,
             file: packed.map(|progress| FileFacts {
                 size: progress.total,
+                packed: self.packed.clone(),
                 digest_expected: self.published.file.map(|digest| digest.to_string()),
                 ..FileFacts::default()
             }),
         }
     }
+}
+
+/// Puts a decoder behind a file that needs one, and a second digest behind one that has one.
+fn unpack(source: Box<dyn Source>, origin: &Origin) -> Result<(Box<dyn Source>, String)> {
+    let kind = Packed::kind(&*source)?;
+    let with_sha512 = matches!(origin.sha256, Some(Digest::Sha512(_)));
+    if Packed::knows(kind) {
+        let memory = origin.decode_memory.map_or(Limits::MEMORY, |memory| memory.0);
+        let limits = Limits::new(memory);
+        let options = Options { member: origin.member.clone(), limits, with_sha512 };
+        let packed = Packed::open(source, kind, options)?;
+        let words = packed.packing().unwrap_or_default().to_owned();
+        return Ok((Box::new(packed), words));
+    }
+    if origin.member.is_some() {
+        let name = &source.info().name;
+        return Err(Error::usage(format!("--member is for zip archives; {name} is {kind}")));
+    }
+    if with_sha512 {
+        return Ok((Box::new(Packed::plain(source, true)), String::new()));
+    }
+    Ok((source, String::new()))
 }
 
 /// What the person says that the source is.

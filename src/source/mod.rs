@@ -12,6 +12,7 @@ use crate::image::ReadAt;
 pub mod file;
 pub mod interruptible;
 pub mod memory;
+pub mod packed;
 pub mod pipe;
 
 /// What is known of a source before it is read.
@@ -56,6 +57,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// The image's bytes at any offset, for comparing bad ranges byte by byte; `None` for a pipe.
     fn positional(&self) -> Option<Box<dyn ReadAt + '_>> {
         self.info().restartable.then(|| self.preview())
+    }
+    /// Bytes that the image has at the least, where its length is not known.
+    fn at_least(&self) -> Option<u64> {
+        self.info().len
     }
     /// What the file as published came to, once a reader of [`Source::open`] has returned its
     /// last byte. `None` when the file is the image, whose digest is known to whoever read it.
