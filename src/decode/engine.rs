@@ -159,14 +159,13 @@ fn zstd(limits: Limits) -> Result<Engine, Fault> {
 fn zstd_step(context: &mut DCtx<'static>, input: &[u8], out: &mut [u8]) -> Result<Step, Fault> {
     let mut from = InBuffer::around(input);
     let mut to = OutBuffer::around(out);
-    let wants =
-        context.decompress_stream(&mut to, &mut from).map_err(|code| {
-            match get_error_name(code) {
-                // ZSTD_error_frameParameter_windowTooLarge.
-                "Frame requires too much memory for decoding" => Fault::Memory(None),
-                other => Fault::Damaged(format!("zstd says: {other}")),
-            }
-        })?;
+    let wants = context.decompress_stream(&mut to, &mut from).map_err(|code| {
+        match get_error_name(code) {
+            // ZSTD_error_frameParameter_windowTooLarge.
+            "Frame requires too much memory for decoding" => Fault::Memory(None),
+            other => Fault::Damaged(format!("zstd says: {other}")),
+        }
+    })?;
     // Zero: the frame is decoded and everything that came of it was given.
     Ok(Step { read: from.pos(), written: to.pos(), ended: wants == 0 })
 }
