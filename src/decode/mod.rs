@@ -108,6 +108,7 @@ impl Limits {
     }
 
     /// For looking at the head alone.
+    #[must_use]
     pub fn single(self) -> Self {
         Self { threads: 1, ..self }
     }

@@ -267,3 +267,158 @@ impl<R: Reach> Read for Unpacker<R> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::decode::{Ahead, Feed, Tally};
+    use crate::error::{Error, Kind};
+    use crate::image::{Bytes, Head};
+
+    fn data(len: u32) -> Vec<u8> {
+        (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 27).to_le_bytes()[0]).collect()
+    }
+
+    fn packed(codec: Codec, bytes: &[u8]) -> Vec<u8> {
+        match codec {
+            Codec::Gzip => {
+                let mut made =
+                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                made.write_all(bytes).unwrap();
+                made.finish().unwrap()
+            }
+            Codec::Bzip2 => {
+                let mut made = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                made.write_all(bytes).unwrap();
+                made.finish().unwrap()
+            }
+            Codec::Xz => {
+                let mut made = liblzma::write::XzEncoder::new(Vec::new(), 0);
+                made.write_all(bytes).unwrap();
+                made.finish().unwrap()
+            }
+            Codec::Zstd => {
+                let mut made = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+                made.include_checksum(true).unwrap();
+                made.write_all(bytes).unwrap();
+                made.finish().unwrap()
+            }
+            other => unreachable!("{other:?} has no encoder here"),
+        }
+    }
+
+    const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
+
+    fn unpacked(codec: Codec, file: &[u8]) -> Result<Vec<u8>, Error> {
+        let file = Bytes(file);
+        let limits = Limits::default().single();
+        let mut unpack = Unpacker::new(Ahead::new(&file, 0), "it", Format::Stream(codec), limits);
+        let mut out = Vec::new();
+        match unpack.read_to_end(&mut out) {
+            Ok(_) => Ok(out),
+            Err(error) => Err(Error::from_read(error, "it")),
+        }
+    }
+
+    #[test]
+    fn members_behind_each_other_are_one_image_whatever_the_size_of_reads() {
+        let image = data(2_500_000);
+        for codec in CODECS {
+            let file =
+                [packed(codec, &image[..900_000]), packed(codec, &image[900_000..])].concat();
+            for step in [1000, 70_001, 1 << 20] {
+                let tally = Arc::new(Tally::default());
+                let from = Box::new(io::Cursor::new(file.clone()));
+                let feed = Feed::start(from, false, Arc::clone(&tally)).unwrap();
+                let limits = Limits { threads: 2, ..Limits::default() };
+                let mut unpack = Unpacker::new(feed, "it", Format::Stream(codec), limits);
+                let (mut out, mut buf) = (Vec::new(), vec![0; step]);
+                loop {
+                    match unpack.read(&mut buf).unwrap() {
+                        0 => break,
+                        n => out.extend_from_slice(&buf[..n]),
+                    }
+                }
+                assert!(out == image, "{codec:?} {step}");
+                let file_read = tally.file().unwrap();
+                assert_eq!(file_read.bytes, file.len() as u64);
+                assert_eq!(file_read.trailing, Trailing::default());
+            }
+        }
+    }
+
+    #[test]
+    fn no_cut_and_no_flipped_bit_gives_another_image() {
+        let image = data(3_000);
+        for codec in CODECS {
+            let file = packed(codec, &image);
+            assert!(unpacked(codec, &file).unwrap() == image);
+            for len in 0..file.len() {
+                let error = unpacked(codec, &file[..len]).unwrap_err();
+                assert_eq!(error.kind(), Kind::Io, "{codec:?} {len}");
+                let place = format!("damaged at byte {len} of the compressed file");
+                assert!(error.message().contains(&place), "{codec:?} {len}: {error}");
+            }
+            for at in 0..file.len() {
+                let mut bad = file.clone();
+                bad[at] ^= 1 << (at % 8);
+                if let Ok(out) = unpacked(codec, &bad) {
+                    // Fields that say nothing about the data, such as the time in gzip.
+                    assert!(out == image, "{codec:?} {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_begins_like_a_member_is_one_and_zeros_are_none() {
+        let gzip = packed(Codec::Gzip, b"image");
+        let with = |tail: &[u8]| unpacked(Codec::Gzip, &[&gzip[..], tail].concat());
+        for tail in [&b""[..], b"junk", &[0; 700], b"\x1f", &[&[0; 9][..], b"junk"].concat()] {
+            assert_eq!(with(tail).unwrap(), b"image", "{tail:?}");
+        }
+        for tail in [&b"\x1f\x8b"[..], b"\x1f\x8b\x08", b"\0\0\x1f\x8b\x08\0\0\0\0", &gzip[..15]] {
+            assert!(with(tail).is_err(), "{tail:?}");
+        }
+        assert_eq!(with(&gzip).unwrap(), b"imageimage");
+    }
+
+    #[test]
+    fn an_entry_is_held_to_its_size_and_checksum() {
+        let image = data(50_000);
+        let mut crc = flate2::Crc::new();
+        crc.update(&image);
+        let packed = image.len() as u64;
+        let right = Entry {
+            start: 7,
+            packed,
+            size: packed,
+            crc: crc.sum(),
+            method: crate::decode::Method::Stored,
+        };
+        let file = [&[1; 7][..], &image, b"directory"].concat();
+        let read = |entry: Entry| {
+            let file = Head(&file);
+            let mut out = Vec::new();
+            let input = Ahead::new(&file, 0);
+            Unpacker::new(input, "it", Format::Entry(entry), Limits::default())
+                .read_to_end(&mut out)
+                .map(|_| out)
+        };
+        assert!(read(right).unwrap() == image);
+        for wrong in [
+            Entry { start: 6, ..right },
+            Entry { crc: right.crc ^ 1, ..right },
+            Entry { size: packed + 1, ..right },
+            Entry { size: packed - 1, ..right },
+            Entry { packed: packed - 1, ..right },
+            Entry { packed: packed + 10, ..right },
+            Entry { start: u64::MAX, ..right },
+        ] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -113,11 +113,12 @@ fn names(files: &[&Listed]) -> String {
     let shown = files.iter().take(LISTED).map(|listed| {
         format!("{} ({})", printable(&listed.name), Bytes(listed.entry.size).binary())
     });
-    let mut text = shown.collect::<Vec<_>>().join(", ");
-    if files.len() > LISTED {
-        text.push_str(&format!(" and {} more", files.len() - LISTED));
+    let text = shown.collect::<Vec<_>>().join(", ");
+    match files.len() {
+        0 => "nothing".to_owned(),
+        many if many > LISTED => format!("{text} and {} more", many - LISTED),
+        _ => text,
     }
-    if files.is_empty() { "nothing".to_owned() } else { text }
 }
 
 impl Listed {

@@ -119,13 +119,13 @@ fn fill(reader: &mut dyn Read, buf: &mut [u8], crew: &Crew<'_>) -> io::Result<us
 }
 
 fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
-    // A decoder knows better where and why: the offset here is one of the image.
-    if error.get_ref().is_some_and(|inner| inner.is::<Error>()) {
-        return Error::from_read(error, name);
+    match error.downcast::<Error>() {
+        // A decoder knows better where and why: the offset here is one of the image.
+        Ok(own) => own,
+        Err(error) => Error::io(format!("reading the image {name} failed"), error)
+            .at(offset, len)
+            .hint("the medium now holds a partial image; check the disk that holds the image file"),
     }
-    Error::io(format!("reading the image {name} failed"), error)
-        .at(offset, len)
-        .hint("the medium now holds a partial image; check the disk that holds the image file")
 }
 
 /// A file that shrinks or grows under us is not the image that was looked at.

@@ -145,4 +145,25 @@ mod tests {
         let seen = view(Some(10), &events);
         assert_eq!((seen.done, seen.percent(), seen.time_left()), (0, None, None));
     }
+
+    #[test]
+    fn where_the_image_has_no_size_the_file_says_how_far_it_is() {
+        let source = |done| Event::Progress {
+            phase: Phase::Write,
+            bytes: 600,
+            source: Some(Consumed { done, total: Some(400) }),
+        };
+        let seen = view(None, &[row(Phase::Write, 500), source(100)]);
+        assert_eq!((seen.done, seen.percent()), (600, Some(25)));
+        assert_eq!(seen.time_left(), Some(Duration::from_secs(3)));
+        let seen = view(None, &[row(Phase::Write, 500), source(400)]);
+        assert_eq!((seen.percent(), seen.time_left()), (Some(100), None));
+        let seen = view(None, &[source(0)]);
+        assert_eq!((seen.percent(), seen.time_left()), (Some(0), None));
+        // The image's own size is the better measure.
+        assert_eq!(view(Some(1200), &[source(100)]).percent(), Some(50));
+        let unknown = Consumed { done: 5, total: None };
+        let source = Event::Progress { phase: Phase::Write, bytes: 1, source: Some(unknown) };
+        assert_eq!(view(None, &[source]).percent(), None);
+    }
 }
