@@ -97,6 +97,14 @@ impl Error {
         Self { source: Some(source), ..Self::new(Kind::Io, what) }
     }
 
+    /// What a reader returned: the error that it wrapped, which says all, or a system's error.
+    pub fn from_read(error: io::Error, name: &str) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(other) => Self::io(format!("reading the image {name} failed"), other),
+        }
+    }
+
     /// Says at which offset, over which length.
     #[must_use]
     pub fn at(mut self, offset: u64, len: u64) -> Self {

@@ -57,6 +57,15 @@ impl Phase {
     }
 }
 
+/// How much of a compressed file was read: what is known where the size of the image is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumed {
+    /// Bytes read.
+    pub done: u64,
+    /// Bytes there are, when that is known.
+    pub total: Option<u64>,
+}
+
 /// One second of a phase. Rows have no gaps: a second in which nothing completed is a row with 0.
 /// Bytes count in the second in which their I/O completed, so a shown row is never revised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +273,9 @@ pub enum Event {
         phase: Phase,
         /// Bytes done.
         bytes: u64,
+        /// How much of the file was read that the image is unpacked from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Consumed>,
     },
     /// A finished row.
     Sample(Sample),

@@ -8,6 +8,7 @@
 //! cli                            what was typed becomes a job; wires everything together
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
 //! device   source   host         block devices; where images come from; the computer, the caller
+//! decode                         images out of compressed files
 //! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps
 //! event  error  units  time  text  cancel        vocabulary
 //! sys                            the only unsafe code: ioctls, aligned buffers
@@ -33,6 +34,7 @@
 
 pub mod cancel;
 pub mod cli;
+pub mod decode;
 pub mod device;
 pub mod digest;
 pub mod error;

@@ -25,7 +25,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
     ("host", &["cancel", "error", "text", "time"]),
-    ("source", &["cancel", "digest", "error", "event", "host::invoker", "image", "text", "units"]),
+    ("decode", &["digest", "error", "image", "text", "units"]),
+    (
+        "source",
+        &[
+            "cancel",
+            "decode",
+            "digest",
+            "error",
+            "event",
+            "host::invoker",
+            "image",
+            "text",
+            "units",
+        ],
+    ),
     ("device", &["error", "image", "sys", "text", "time", "units"]),
     (
         "flow",
@@ -77,6 +91,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "cancel",
+            // What decoding may take, as a person says it.
+            "decode::Limits",
             "device",
             "digest",
             "error",

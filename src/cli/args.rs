@@ -70,6 +70,12 @@ pub(crate) struct Origin {
     /// SHA-256 of the image in a compressed SOURCE
     #[arg(long, value_name = "HEX", help_heading = "Source")]
     pub(crate) image_sha256: Option<Sha256>,
+    /// The file in a zip archive that is the image, where it holds several
+    #[arg(long, value_name = "NAME", help_heading = "Source")]
+    pub(crate) member: Option<String>,
+    /// Memory that a compressed SOURCE may ask for [default: 128MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Source")]
+    pub(crate) decode_memory: Option<Bytes>,
 }
 
 /// How bytes are moved.

@@ -26,7 +26,7 @@ use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::image::{
-    Advice, Archive, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
+    Advice, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
 };
 use crate::report::record::Settings;
 use crate::text::printable_path;
@@ -94,19 +94,26 @@ fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
     Wish {
         purpose: Purpose::Write,
         gate: &args.gate,
-        image_size: image.source().info().len,
+        image_size: image.source().at_least(),
         source: image.at(),
     }
 }
 
 /// Refuses what is no image; returns what else is to be told.
 fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
-    let name = &image.source().info().name;
+    let name = &match image.packed() {
+        "" => image.source().info().name.clone(),
+        packed => format!("what is in {} ({packed})", image.source().info().name),
+    };
     // That only the head of a pipe can be looked at is in the nature of a pipe.
     let told = info.notes.iter().filter(|note| **note != Note::OnlyHead);
     let mut warnings: Vec<String> = told.map(ToString::to_string).collect();
     match info.advice() {
         Advice::Refuse => Err(refusal(info, name, &warnings)),
+        Advice::Decode if !image.packed().is_empty() => {
+            Err(Error::refused(format!("{name} is {}: it is packed twice", info.kind))
+                .hint("unpack it once, and flash the file that comes out"))
+        }
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
             .hint(unpacking(info, name))),
         Advice::Compose => Err(Error::refused(format!(
@@ -126,17 +133,12 @@ fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
 
 /// The line that unpacks this format.
 fn unpacking(info: &ImageInfo, name: &str) -> String {
-    let tool = match info.kind {
-        ImageKind::Compressed(Codec::Gzip | Codec::Compress) => "gzip -dc",
-        ImageKind::Compressed(Codec::Xz | Codec::Lzma) => "xz -dc",
-        ImageKind::Compressed(Codec::Zstd) => "zstd -dc",
-        ImageKind::Compressed(Codec::Bzip2) => "bzip2 -dc",
-        ImageKind::Compressed(Codec::Lz4) => "lz4 -dc",
-        ImageKind::Compressed(Codec::Lzip) => "lzip -dc",
-        ImageKind::Archive(Archive::Zip) => "unzip -p",
-        _ => return "unpack it, and flash the image that is in it".to_owned(),
-    };
-    format!("{tool} {name} | mediawriter flash - TARGET")
+    match info.kind {
+        ImageKind::Compressed(Codec::Compress) => {
+            format!("gzip -dc {name} | mediawriter flash - TARGET")
+        }
+        _ => "unpack it, and flash the image that is in it".to_owned(),
+    }
 }
 
 fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
@@ -179,8 +181,15 @@ impl Job {
         let mut text = String::new();
         let facts = self.target.facts();
         let source = self.image.source().info();
-        let size =
-            source.len.map_or_else(|| "unknown size".to_owned(), |len| Bytes(len).to_string());
+        let size = match (source.len, self.image.source().at_least()) {
+            (Some(len), _) => Bytes(len).to_string(),
+            (None, Some(least)) if least > 1 << 20 => format!("at least {}", Bytes(least)),
+            (None, _) => "unknown size".to_owned(),
+        };
+        let size = match self.image.packed() {
+            "" => size,
+            packed => format!("{size}, unpacked from {packed}"),
+        };
         let label =
             self.info.label.as_ref().map_or_else(String::new, |label| format!(" \"{label}\""));
         // A String takes every write.

@@ -14,8 +14,10 @@ use reqwest::Url;
 
 use super::args::{Network, Origin};
 use crate::cancel::CancelToken;
+use crate::decode::Limits;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
+use crate::digest::Digest;
 use crate::error::{Context as _, Error, Result};
 use crate::event::Voucher;
 use crate::flow::Context;
@@ -29,6 +31,7 @@ use crate::source::http::transfer::Remark;
 use crate::source::http::{client, stream};
 use crate::source::interruptible::Interruptible;
 use crate::source::keep::Keeping;
+use crate::source::packed::{Options, Packed};
 use crate::source::pipe::PipeSource;
 use crate::source::{Published, Source};
 use crate::text::printable_path;
@@ -41,6 +44,8 @@ pub(super) struct Image {
     /// `file`, `stdin`, ...: for the record.
     kind: &'static str,
     published: Published,
+    /// What it is unpacked from, in words; empty when the file is the image.
+    packed: String,
     /// What a transfer has to tell; collected until somebody listens.
     remarks: Option<Receiver<Remark>>,
     kept: Option<Kept>,
@@ -75,26 +80,33 @@ impl Image {
         }
         if wanted.word == "-" {
             let source = Box::new(standard_input(cancel)?);
-            return Ok(Self::plain(source, None, "stdin", published));
+            return Self::unpacked(source, None, "stdin", published, wanted.origin);
         }
         let path = Path::new(wanted.word);
         must_be_a_file(path)?;
-        Self::file(path, "file", published)
+        Self::file(path, "file", published, wanted.origin)
     }
 
-    fn plain(
+    fn unpacked(
         source: Box<dyn Source>,
         at: Option<SourceAt>,
         kind: &'static str,
         published: Published,
-    ) -> Self {
-        Self { source, at, kind, published, remarks: None, kept: None }
+        origin: &Origin,
+    ) -> Result<Self> {
+        let (source, packed) = unpack(source, &published, origin)?;
+        Ok(Self { source, at, kind, published, packed, remarks: None, kept: None })
     }
 
-    fn file(path: &Path, kind: &'static str, published: Published) -> Result<Self> {
+    fn file(
+        path: &Path,
+        kind: &'static str,
+        published: Published,
+        origin: &Origin,
+    ) -> Result<Self> {
         let source = Box::new(FileSource::open_path(path)?);
         let at = System::host().source_at(path)?;
-        Ok(Self::plain(source, Some(at), kind, published))
+        Self::unpacked(source, Some(at), kind, published, origin)
     }
 
     /// From the cache when it is there, else a stream.
@@ -107,7 +119,7 @@ impl Image {
         let invoker = Invoker::current();
         let cached = published.file.and_then(|digest| Cache::of(&invoker).ok()?.find(&digest));
         if let Some((path, _)) = cached.filter(|_| wanted.keep.is_none()) {
-            return Self::file(&path, "cache", published);
+            return Self::file(&path, "cache", published, wanted.origin);
         }
         let (send, remarks) = unbounded();
         // Nobody listens when the image was refused.
@@ -131,7 +143,8 @@ impl Image {
         };
         let name = client::shown(&remote.urls[0]);
         let source = Box::new(PipeSource::new(&name, reader, known.total)?);
-        Ok(Self { source, at: None, kind: "http", published, remarks: Some(remarks), kept })
+        let image = Self::unpacked(source, None, "http", published, wanted.origin)?;
+        Ok(Self { remarks: Some(remarks), kept, ..image })
     }
 
     /// Lets what the transfer has to tell become events, from now on.
@@ -152,6 +165,11 @@ impl Image {
         }
         Invoker::current().rename(part, file.file_name().unwrap_or_default())?;
         Ok(Some(file))
+    }
+
+    /// What it is unpacked from: `xz`, `zip: NAME`; empty when the file is the image.
+    pub(super) fn packed(&self) -> &str {
+        &self.packed
     }
 
     pub(super) fn source(&self) -> &dyn Source {
@@ -193,6 +211,7 @@ impl Image {
             sha256_actual: None,
             file: packed.map(|progress| FileFacts {
                 size: progress.total,
+                packed: self.packed.clone(),
                 digest_expected: self.published.file.map(|digest| digest.to_string()),
                 ..FileFacts::default()
             }),
@@ -236,6 +255,32 @@ impl Remote {
             std::iter::once(word).chain(mirrors).map(client::parse).collect::<Result<_>>()?;
         Ok(Self { urls })
     }
+}
+
+/// Puts a decoder behind a file that needs one, and a second digest behind one that has one.
+fn unpack(
+    source: Box<dyn Source>,
+    published: &Published,
+    origin: &Origin,
+) -> Result<(Box<dyn Source>, String)> {
+    let kind = Packed::kind(&*source)?;
+    let with_sha512 = matches!(published.file, Some(Digest::Sha512(_)));
+    if Packed::knows(kind) {
+        let memory = origin.decode_memory.map_or(Limits::MEMORY, |memory| memory.0);
+        let limits = Limits::new(memory);
+        let options = Options { member: origin.member.clone(), limits, with_sha512 };
+        let packed = Packed::open(source, kind, options)?;
+        let words = packed.packing().unwrap_or_default().to_owned();
+        return Ok((Box::new(packed), words));
+    }
+    if origin.member.is_some() {
+        let name = &source.info().name;
+        return Err(Error::usage(format!("--member is for zip archives; {name} is {kind}")));
+    }
+    if with_sha512 {
+        return Ok((Box::new(Packed::plain(source, true)), String::new()));
+    }
+    Ok((source, String::new()))
 }
 
 /// What the person says that the source is.

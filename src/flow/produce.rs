@@ -8,7 +8,9 @@ use super::{Busy, Context, Crew, too_large};
 use crate::device::pool::{Pool, PoolBuf};
 use crate::digest::chunks::{Builder, ChunkMap};
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::event::Consumed;
+use crate::meter::Meter;
+use crate::source::{Progress, Source};
 
 /// Half of the level-2 cache of a common core.
 const BITE: usize = 256 << 10;
@@ -42,6 +44,7 @@ pub(super) struct Production<'a> {
     pub(super) room: u64,
     pub(super) level: u32,
     pub(super) busy: &'a Busy,
+    pub(super) meter: &'a Meter,
 }
 
 /// Reads the source to its end; returns the map of everything that was sent.
@@ -60,6 +63,9 @@ pub(super) fn produce(
             .busy
             .computing(&*cx.clock, || take_in(&mut *reader, &mut buf[..job.block], &mut map, crew));
         let len = filled.map_err(|e| read_failed(name, e, offset, job.block as u64))?;
+        if let Some(Progress { done, total }) = job.source.progress() {
+            job.meter.consumed(Consumed { done, total });
+        }
         if len == 0 {
             break;
         }
@@ -113,13 +119,13 @@ fn fill(reader: &mut dyn Read, buf: &mut [u8], crew: &Crew<'_>) -> io::Result<us
 }
 
 fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
-    let error = match crate::source::failure(error) {
-        Ok(said) => return said,
-        Err(error) => error,
-    };
-    Error::io(format!("reading the image {name} failed"), error)
-        .at(offset, len)
-        .hint("the medium now holds a partial image; check the disk that holds the image file")
+    match error.downcast::<Error>() {
+        // A decoder knows better where and why: the offset here is one of the image.
+        Ok(own) => own,
+        Err(error) => Error::io(format!("reading the image {name} failed"), error)
+            .at(offset, len)
+            .hint("the medium now holds a partial image; check the disk that holds the image file"),
+    }
 }
 
 /// A file that shrinks or grows under us is not the image that was looked at.

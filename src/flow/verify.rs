@@ -73,23 +73,31 @@ fn against_image(
     locate: Locate<'_>,
     (transfer, cx): (&Transfer, &Context),
 ) -> Result<Verdict> {
-    let len = source.info().len.ok_or_else(|| {
-        Error::usage("a medium cannot be compared with a pipe of unknown length")
-            .hint("give the image as a file, or --sha256 HEX with --size BYTES")
-    })?;
-    fits(device, len, cx)?;
     let level = level_for(device.geometry().size);
     // A stick that was pulled out ends the check now, not after the rest of a large image.
     let given_up = AtomicBool::new(false);
-    let (image, seen) = thread::scope(|scope| {
-        let image = scope.spawn(|| map_source(source, level, &given_up, cx));
-        let seen = read_back(device, len, None, transfer, cx);
-        given_up.store(seen.is_err(), Ordering::Relaxed);
-        (image.join(), seen)
-    });
-    let seen = seen?;
-    let (map, sha256) =
-        image.map_err(|_| super::internal("the thread that reads the image panicked"))??;
+    let ((map, sha256), seen) = if let Some(len) = source.info().len {
+        fits(device, len, cx)?;
+        let (image, seen) = thread::scope(|scope| {
+            let image = scope.spawn(|| map_source(source, (level, len), &given_up, cx));
+            let seen = read_back(device, len, None, transfer, cx);
+            given_up.store(seen.is_err(), Ordering::Relaxed);
+            (image.join(), seen)
+        });
+        let seen = seen?;
+        (image.map_err(|_| super::internal("the thread that reads the image panicked"))??, seen)
+    } else {
+        // How much of the medium is to be read is known when the image has been.
+        fits(device, source.at_least().unwrap_or(0), cx)?;
+        cx.events.note(
+            "image-first",
+            format!("the size of {} is not known: it is read first", source.info().name),
+        );
+        let room = device.geometry().size;
+        let image = map_source(source, (level, room), &given_up, cx)?;
+        let seen = read_back(device, image.0.len(), None, transfer, cx)?;
+        (image, seen)
+    };
     check_source(source, published, sha256, map.len(), cx)?;
     let image = source.positional();
     let truth = Truth { map: &map, image: image.as_deref(), written: false };
@@ -98,13 +106,13 @@ fn against_image(
 
 fn map_source(
     source: &dyn Source,
-    level: u32,
+    (level, most): (u32, u64),
     given_up: &AtomicBool,
     cx: &Context,
 ) -> Result<(ChunkMap, Sha256)> {
     let mut reader = source.open()?;
     let (mut map, mut hasher) = (Builder::new(level), Hasher::default());
-    let mut buf = vec![0; 1 << 20];
+    let (mut buf, mut done) = (vec![0; 1 << 20], 0);
     while !given_up.load(Ordering::Relaxed) {
         cx.cancel.check()?;
         let n = match reader.read(&mut buf) {
@@ -112,14 +120,15 @@ fn map_source(
             Ok(n) => n,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(e) => {
-                return Err(Error::io(
-                    format!("reading the image {} failed", source.info().name),
-                    e,
-                ));
+                return Err(Error::from_read(e, &source.info().name));
             }
         };
         map.push(&buf[..n]);
         hasher.update(&buf[..n]);
+        done += n as u64;
+        if done > most {
+            return Err(super::too_large(done, most, &cx.target));
+        }
     }
     Ok((map.finish(), hasher.finish()))
 }

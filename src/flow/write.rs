@@ -47,6 +47,7 @@ pub(super) fn write(
         room: geometry.size,
         level: level_for(geometry.size),
         busy: &reading,
+        meter: &meter,
     };
     let writer = Writer { device, meter: &meter, io_size: &io_size, cx, busy: &writing };
     let (map, digest, held) = while_ticking(&meter, || {

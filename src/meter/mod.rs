@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::{Event, Events, Phase, PhaseTotals, Sample};
+use crate::event::{Consumed, Event, Events, Phase, PhaseTotals, Sample};
 use crate::time::Clock;
 use crate::units::Rate;
 
@@ -44,6 +44,7 @@ struct State {
     recent: VecDeque<Sample>,
     /// Rows of the call that is being made; kept for its allocation.
     fresh: Vec<Sample>,
+    source: Option<Consumed>,
     ended: bool,
 }
 
@@ -52,7 +53,13 @@ impl Meter {
     pub fn start(phase: Phase, total: Option<u64>, clock: Arc<dyn Clock>, events: Events) -> Self {
         events.emit(Event::PhaseStarted { phase, total });
         let sampler = Sampler::new(phase, clock.now());
-        let state = State { sampler, recent: VecDeque::new(), fresh: Vec::new(), ended: false };
+        let state = State {
+            sampler,
+            recent: VecDeque::new(),
+            fresh: Vec::new(),
+            source: None,
+            ended: false,
+        };
         Self { phase, clock, events, io_size: None, state: Mutex::new(state) }
     }
 
@@ -88,7 +95,13 @@ impl Meter {
         let mut state = self.lock();
         let now = self.clock.now();
         self.fold(&mut state, Obs::Tick { now });
-        self.events.emit(Event::Progress { phase: self.phase, bytes: state.sampler.bytes() });
+        let (phase, bytes, source) = (self.phase, state.sampler.bytes(), state.source);
+        self.events.emit(Event::Progress { phase, bytes, source });
+    }
+
+    /// How far the file is read that the image is unpacked from; shown with the next tick.
+    pub fn consumed(&self, source: Consumed) {
+        self.lock().source = Some(source);
     }
 
     /// Payload bytes so far.
@@ -200,7 +213,7 @@ mod tests {
                 row(0, 1_000_000_000, 10, 1, 400_000_000),
                 row(1, 1_000_000_000, 0, 0, 0),
                 row(2, 1_000_000_000, 0, 0, 0),
-                Event::Progress { phase: Phase::Write, bytes: 30 },
+                Event::Progress { phase: Phase::Write, bytes: 30, source: None },
                 row(3, 250_000_000, 20, 1, 2_700_000_000),
                 Event::PhaseEnded(totals),
             ]

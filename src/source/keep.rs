@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Failure;
 use crate::error::Error;
 
 /// Writes to a file what is read through it.
@@ -27,7 +26,7 @@ impl<R: Read> Keeping<R> {
 
     fn failed(&self, error: io::Error) -> io::Error {
         let what = format!("cannot store the image in {}", self.name);
-        Failure(Error::io(what, error).hint("make room, or flash without --keep")).into()
+        io::Error::other(Error::io(what, error).hint("make room, or flash without --keep"))
     }
 }
 

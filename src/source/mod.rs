@@ -2,10 +2,10 @@
 //! one may be opened again (a file yes, a pipe no).
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Read;
 
 use crate::digest::{Digest, FileRead, Sha256};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Voucher;
 use crate::image::ReadAt;
 
@@ -14,6 +14,7 @@ pub mod http;
 pub mod interruptible;
 pub mod keep;
 pub mod memory;
+pub mod packed;
 pub mod pipe;
 
 /// What is known of a source before it is read.
@@ -47,33 +48,6 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// Why a source cannot be read on, with what to do about it; carried by the [`io::Error`] of its
-/// reader.
-#[derive(Debug)]
-pub struct Failure(pub Error);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message())
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        Self::other(failure)
-    }
-}
-
-/// The failure that an error of a reader carries, when it carries one.
-pub fn failure(error: io::Error) -> std::result::Result<Error, io::Error> {
-    match error.downcast::<Failure>() {
-        Ok(Failure(error)) => Ok(error),
-        Err(error) => Err(error),
-    }
-}
-
 /// Where bytes come from.
 pub trait Source: Send + Sync + fmt::Debug {
     /// What is known without reading.
@@ -85,6 +59,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// The image's bytes at any offset, for comparing bad ranges byte by byte; `None` for a pipe.
     fn positional(&self) -> Option<Box<dyn ReadAt + '_>> {
         self.info().restartable.then(|| self.preview())
+    }
+    /// Bytes that the image has at the least, where its length is not known.
+    fn at_least(&self) -> Option<u64> {
+        self.info().len
     }
     /// What the file as published came to, once a reader of [`Source::open`] has returned its
     /// last byte. `None` when the file is the image, whose digest is known to whoever read it.

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::sync::Mutex;
 
-use super::{Source, SourceInfo, failure};
+use super::{Source, SourceInfo};
 use crate::error::{Error, Result};
 use crate::image::{Bytes, Head, ReadAt};
 
@@ -29,10 +29,7 @@ impl PipeSource {
     /// Reads the head; waits until it or the end has come. `len` when somebody told it.
     pub fn new(name: &str, mut pipe: Box<dyn Read + Send>, len: Option<u64>) -> Result<Self> {
         let mut head = Vec::new();
-        pipe.by_ref().take(HEAD).read_to_end(&mut head).map_err(|e| match failure(e) {
-            Ok(said) => said,
-            Err(e) => Error::io(format!("cannot read the image from {name}"), e),
-        })?;
+        pipe.by_ref().take(HEAD).read_to_end(&mut head).map_err(|e| Error::from_read(e, name))?;
         // A head shorter than asked for is the whole image.
         let whole = ((head.len() as u64) < HEAD).then_some(head.len() as u64);
         let info = SourceInfo { name: name.to_owned(), len: whole.or(len), restartable: false };

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_happens_every_second_is_worth_no_line() {
         let span = Span { offset: 0, len: 1 };
-        said(&Event::Progress { phase: Phase::Write, bytes: 1 }, &[]);
+        said(&Event::Progress { phase: Phase::Write, bytes: 1, source: None }, &[]);
         said(&Event::DiscardChunk { span, nanos: 1 }, &[]);
         said(&Event::Cleared { signatures: vec![] }, &[]);
     }

@@ -58,13 +58,15 @@ fn may_take_long(phase: Phase) -> bool {
 /// Time since the phase began, bytes done, speed of this second, speed of the phase, time left.
 fn row_of(view: &View) -> String {
     let (elapsed, done) = (view.elapsed().as_secs_f64(), Bytes(view.done).binary());
-    if view.done == 0 && view.total.is_none() {
+    if view.done == 0 && view.way().is_none() {
         return format!("{elapsed:>7.1} s");
     }
     let of = match (view.total, view.percent()) {
         (Some(total), Some(percent)) => {
             format!(" of {}  {percent:>3} %", Bytes(total).binary())
         }
+        // The image's size is not known; the file's is.
+        (None, Some(percent)) => format!("  {percent:>3} % of the file"),
         _ => String::new(),
     };
     let left = view.time_left().map(|left| format!("  ETA {}", spoken(left))).unwrap_or_default();

@@ -70,8 +70,8 @@ impl TtyScreen {
         let Line { prefix, bar, message } = render(&self.view, (self.width)(), self.blocks);
         let bar = if bar { " [{wide_bar}] " } else { "" };
         self.style(&format!("{prefix}{bar}{message}"));
-        let total = self.view.total.unwrap_or(0);
-        let done = self.view.done.min(total);
+        let (done, total) = self.view.way().unwrap_or((0, 0));
+        let done = done.min(total);
         // One update is one redraw: no part of the line is ever older than another.
         self.bar.update(|state| {
             state.set_len(total);
@@ -148,18 +148,21 @@ fn render(view: &View, width: usize, blocks: bool) -> Line {
         None if view.done == 0 => format!("{name:<8} {:.0} s", view.elapsed().as_secs_f64()),
         None => format!("{name:<8} {}", Bytes(view.done).binary()),
     });
-    if view.total.is_none() && view.done == 0 {
+    if view.way().is_none() && view.done == 0 {
         // Nothing moves in this phase, e.g. a flush: there is no speed to show.
         return Line { prefix, bar: false, message: String::new() };
     }
     let rate = take(format!("  {}", view.rate().decimal()));
     let left = view.time_left().map(|left| take(format!("  ETA {}", spoken(left))));
     let mean = take(format!("  mean {}", view.mean().decimal()));
-    let bar = view.total.is_some() && !take(" ".repeat(BAR)).is_empty();
+    let bar = view.way().is_some() && !take(" ".repeat(BAR)).is_empty();
     let spark = if blocks { take(recent(view)) } else { String::new() };
-    let done = view
-        .total
-        .map(|total| take(format!("  {} of {}", Bytes(view.done).binary(), Bytes(total).binary())));
+    let done = match view.total {
+        Some(total) => {
+            Some(take(format!("  {} of {}", Bytes(view.done).binary(), Bytes(total).binary())))
+        }
+        None => view.way().map(|_| take(format!("  {}", Bytes(view.done).binary()))),
+    };
     let message = [done.unwrap_or_default(), rate, mean, left.unwrap_or_default(), spark].concat();
     // Behind a bar stands one space already.
     let message = if bar { message.trim_start().to_owned() } else { message };
@@ -424,7 +427,7 @@ mod tests {
         let glass = Glass::new(60);
         let mut screen = screen(&glass);
         screen.on(&Event::PhaseStarted { phase: Phase::Write, total: Some(100) });
-        screen.on(&Event::Progress { phase: Phase::Write, bytes: 150 });
+        screen.on(&Event::Progress { phase: Phase::Write, bytes: 150, source: None });
         let shown = glass.shown();
         assert!(shown.len() == 1 && shown[0].starts_with("write    100 % [==="), "{shown:?}");
         drop(screen);

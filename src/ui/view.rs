@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Event, Phase, Sample};
+use crate::event::{Consumed, Event, Phase, Sample};
 use crate::meter::series;
 use crate::units::Rate;
 
@@ -14,6 +14,8 @@ pub(super) struct View {
     pub(super) rows: Vec<Sample>,
     /// Bytes done: of the rows, or of a progress event that is ahead of them.
     pub(super) done: u64,
+    /// How much of a compressed file was read.
+    pub(super) source: Option<Consumed>,
 }
 
 impl View {
@@ -23,8 +25,9 @@ impl View {
             Event::PhaseStarted { phase, total } => {
                 *self = Self { phase: Some(*phase), total: *total, ..Self::default() };
             }
-            Event::Progress { phase, bytes } if self.phase == Some(*phase) => {
+            Event::Progress { phase, bytes, source } if self.phase == Some(*phase) => {
                 self.done = self.done.max(*bytes);
+                self.source = source.or(self.source);
             }
             Event::Sample(row) if self.phase == Some(row.phase) => {
                 self.rows.push(*row);
@@ -34,10 +37,17 @@ impl View {
         }
     }
 
+    /// How far it is, and where the end lies: in the image, or, where its size is not known, in the
+    /// compressed file.
+    pub(super) fn way(&self) -> Option<(u64, u64)> {
+        let packed = || self.source.and_then(|source| Some((source.done, source.total?)));
+        self.total.map(|total| (self.done, total)).or_else(packed)
+    }
+
     /// Rounded down and never above 100, whatever was announced.
     pub(super) fn percent(&self) -> Option<u64> {
-        let total = self.total?;
-        let percent = (u128::from(self.done) * 100).checked_div(u128::from(total));
+        let (done, total) = self.way()?;
+        let percent = (u128::from(done) * 100).checked_div(u128::from(total));
         Some(percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100).min(100)))
     }
 
@@ -59,11 +69,19 @@ impl View {
 
     /// How long it will take still; nothing when it is done or not known.
     pub(super) fn time_left(&self) -> Option<Duration> {
-        let left = self.total?.saturating_sub(self.done);
+        let (done, total) = self.way()?;
+        let left = total.saturating_sub(done);
         if left == 0 {
             return None;
         }
-        series::time_left(&self.rows, left)
+        if self.total.is_some() {
+            return series::time_left(&self.rows, left);
+        }
+        // What is left of the file takes as long as what was read of it did: rows know only the
+        // image. Nothing is said in the first second, and while nothing was read.
+        let elapsed = self.elapsed();
+        let ratio = left as f64 / done as f64;
+        (done > 0 && !elapsed.is_zero() && ratio < 1e6).then(|| elapsed.mul_f64(ratio))
     }
 }
 
@@ -113,7 +131,7 @@ mod tests {
 
     #[test]
     fn progress_runs_ahead_of_rows_and_never_goes_back() {
-        let progress = |bytes| Event::Progress { phase: Phase::Write, bytes };
+        let progress = |bytes| Event::Progress { phase: Phase::Write, bytes, source: None };
         let seen = view(Some(1000), &[progress(70), row(Phase::Write, 50), progress(60)]);
         assert_eq!((seen.done, seen.percent()), (70, Some(7)));
         assert_eq!(seen.time_left(), Some(Duration::from_millis(18_600)));
@@ -126,5 +144,26 @@ mod tests {
         assert_eq!(view(Some(10), &events[..2]).done, 5);
         let seen = view(Some(10), &events);
         assert_eq!((seen.done, seen.percent(), seen.time_left()), (0, None, None));
+    }
+
+    #[test]
+    fn where_the_image_has_no_size_the_file_says_how_far_it_is() {
+        let source = |done| Event::Progress {
+            phase: Phase::Write,
+            bytes: 600,
+            source: Some(Consumed { done, total: Some(400) }),
+        };
+        let seen = view(None, &[row(Phase::Write, 500), source(100)]);
+        assert_eq!((seen.done, seen.percent()), (600, Some(25)));
+        assert_eq!(seen.time_left(), Some(Duration::from_secs(3)));
+        let seen = view(None, &[row(Phase::Write, 500), source(400)]);
+        assert_eq!((seen.percent(), seen.time_left()), (Some(100), None));
+        let seen = view(None, &[source(0)]);
+        assert_eq!((seen.percent(), seen.time_left()), (Some(0), None));
+        // The image's own size is the better measure.
+        assert_eq!(view(Some(1200), &[source(100)]).percent(), Some(50));
+        let unknown = Consumed { done: 5, total: None };
+        let source = Event::Progress { phase: Phase::Write, bytes: 1, source: Some(unknown) };
+        assert_eq!(view(None, &[source]).percent(), None);
     }
 }

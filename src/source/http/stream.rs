@@ -12,7 +12,6 @@ use super::transfer::{Known, Patience, Remark, Transfer};
 use super::{client, run};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
-use crate::source::Failure;
 
 /// Bytes that are handed over at once: a channel costs next to nothing then.
 const PORTION: usize = 256 << 10;
@@ -106,7 +105,7 @@ impl Read for Body {
             }
             match self.portions.recv_timeout(Duration::from_millis(50)) {
                 Ok(Ok(portion)) => self.current = io::Cursor::new(portion),
-                Ok(Err(error)) => return Err(Failure(error).into()),
+                Ok(Err(error)) => return Err(io::Error::other(error)),
                 Err(RecvTimeoutError::Timeout) => {
                     if self.cancel.signal().is_some() {
                         // Not `Interrupted`: callers repeat that one.
