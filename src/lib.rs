@@ -8,7 +8,8 @@
 //! cli                            what was typed becomes a job; wires everything together
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
 //! device   source   host         block devices; where images come from; the computer, the caller
-//! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps
+//! catalog   proof                images that have a name; who signed a list of digests
+//! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps, lists
 //! event  error  units  time  text  cancel        vocabulary
 //! sys                            the only unsafe code: ioctls, aligned buffers
 //! ```
@@ -32,6 +33,7 @@
 //! * *run* and *record*: one call of a command, and the JSON file that keeps what it measured.
 
 pub mod cancel;
+pub mod catalog;
 pub mod cli;
 pub mod device;
 pub mod digest;
@@ -41,6 +43,7 @@ pub mod flow;
 pub mod host;
 pub mod image;
 pub mod meter;
+pub mod proof;
 pub mod report;
 pub mod source;
 pub mod sys;

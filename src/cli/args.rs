@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Discard(DiscardArgs),
     /// List disks: what they are, how they are connected, whether flash would accept them
     Devices(Devices),
+    /// List the images that have a name, or explain one: `images show ID`
+    Images(Images),
     /// Try it without hardware: write, verify and report onto a file
     Demo(Demo),
 }
@@ -67,6 +69,18 @@ pub(crate) struct Origin {
     /// SHA-256 of the image in a compressed SOURCE
     #[arg(long, value_name = "HEX", help_heading = "Source")]
     pub(crate) image_sha256: Option<Sha256>,
+    /// The publisher's list of checksums [default: what lies beside SOURCE: SHA256SUMS, ...]
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub(crate) checksums: Option<PathBuf>,
+    /// The OpenPGP signature over that list [default: what lies beside the list]
+    #[arg(long, value_name = "FILE", requires = "checksums", help_heading = "Source")]
+    pub(crate) signature: Option<PathBuf>,
+    /// OpenPGP keys that may have signed, besides those in the program; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub(crate) keyring: Vec<PathBuf>,
+    /// Without a good signature do not begin
+    #[arg(long, help_heading = "Source")]
+    pub(crate) require_signature: bool,
 }
 
 /// How bytes are moved.
@@ -230,6 +244,32 @@ pub(crate) struct Devices {
     /// Also empty slots, ram, loop, zram, dm and md devices
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Images {
+    /// Only images whose id, title or architecture has this in it
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// A catalogue over the one in the program and your own; may be repeated
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) catalogue: Vec<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) show: Option<ImagesShow>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImagesShow {
+    /// Where one image is from, and what proves it
+    Show {
+        /// As `images` lists it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
 }
 
 #[derive(Args, Debug)]

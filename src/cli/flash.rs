@@ -318,6 +318,9 @@ impl Job {
                 ),
             );
         }
+        for note in job.image.notes() {
+            session.cx.events.note("origin", note.clone());
+        }
         for warning in &self.warnings {
             session.cx.events.warn("before-write", warning.clone());
         }

@@ -16,8 +16,10 @@ mod demo;
 mod devices;
 mod discard;
 mod flash;
+mod images;
 mod labels;
 mod open;
+mod origin;
 mod session;
 mod source;
 mod trim;
@@ -71,6 +73,7 @@ impl Run {
                 None => discard::run(&args, &words, cancel),
             },
             Command::Devices(args) => Ok(devices::run(&args)),
+            Command::Images(args) => images::run(&args),
             Command::Demo(args) => demo::run(&args, &words, cancel),
         }
     }

@@ -7,16 +7,18 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::args::Origin;
+use super::origin::{self, Known};
 use crate::cancel::CancelToken;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
+use crate::digest::Digest;
 use crate::error::{Context as _, Error, Result};
-use crate::event::Voucher;
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::file::FileSource;
 use crate::source::interruptible::Interruptible;
 use crate::source::pipe::PipeSource;
+use crate::source::tapped::Tapped;
 use crate::source::{Published, Source};
 use crate::text::printable_path;
 
@@ -28,21 +30,24 @@ pub(super) struct Image {
     /// `file`, `stdin`, ...: for the record.
     kind: &'static str,
     published: Published,
+    /// What is to be told of lists of checksums.
+    notes: Vec<String>,
 }
 
 impl Image {
     /// Opens a source. What can be no image by its kind of file is refused here.
     pub(super) fn open(word: &OsStr, origin: &Origin, cancel: &CancelToken) -> Result<Self> {
-        let published = said(origin);
         if word == "-" {
-            let source = Box::new(standard_input(cancel)?);
-            return Ok(Self { source, at: None, kind: "stdin", published });
+            let Known { published, notes } = origin::of_a_stream(origin)?;
+            let source = tapped(Box::new(standard_input(cancel)?), &published);
+            return Ok(Self { source, at: None, kind: "stdin", published, notes });
         }
         let path = Path::new(word);
         must_be_a_file(path)?;
-        let source = Box::new(FileSource::open_path(path)?);
+        let Known { published, notes } = origin::of_a_file(path, origin)?;
+        let source = tapped(Box::new(FileSource::open_path(path)?), &published);
         let at = System::host().source_at(path)?;
-        Ok(Self { source, at: Some(at), kind: "file", published })
+        Ok(Self { source, at: Some(at), kind: "file", published, notes })
     }
 
     pub(super) fn source(&self) -> &dyn Source {
@@ -57,6 +62,11 @@ impl Image {
     /// What it should be, and who says so.
     pub(super) fn published(&self) -> &Published {
         &self.published
+    }
+
+    /// What is to be told of the lists of checksums beside it.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Whether standard input is in use for it, and cannot be asked.
@@ -91,11 +101,12 @@ impl Image {
     }
 }
 
-/// What the person says that the source is.
-fn said(origin: &Origin) -> Published {
-    let (file, image) = (origin.sha256, origin.image_sha256);
-    let voucher = (file.is_some() || image.is_some()).then_some(Voucher::You);
-    Published { file, image, voucher }
+/// The flow computes SHA-256 of an image; another published digest needs a tap.
+fn tapped(source: Box<dyn Source>, published: &Published) -> Box<dyn Source> {
+    match published.file {
+        Some(Digest::Sha512(_)) => Box::new(Tapped::new(source)),
+        _ => source,
+    }
 }
 
 fn standard_input(cancel: &CancelToken) -> Result<PipeSource> {

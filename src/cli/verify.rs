@@ -111,6 +111,9 @@ fn work(
         });
     });
     warn_of_mounts(target, &session);
+    if let Truth::Image(image, _) = truth {
+        image.notes().iter().for_each(|note| session.cx.events.note("origin", note.clone()));
+    }
     let known = OnceCell::new();
     let find = |span: Span| {
         let info = known.get_or_init(|| match truth {

@@ -13,6 +13,7 @@ pub mod file;
 pub mod interruptible;
 pub mod memory;
 pub mod pipe;
+pub mod tapped;
 
 /// What is known of a source before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

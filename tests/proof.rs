@@ -1,0 +1,138 @@
+//! Signatures made by gpg: what verifies, and that everything else is refused.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may die")]
+
+#[path = "common/gpg.rs"]
+mod gpg;
+
+use gpg::Gpg;
+use mediawriter::proof::{Judge, Keyring, Proof, open};
+
+const LIST: &[u8] = b"0000000000000000000000000000000000000000000000000000000000000000  x.iso\n";
+const NOW: u32 = 2_000_000_000;
+
+fn judged(key: &[u8], list: &[u8], signature: Option<&[u8]>, demanded: &[String]) -> Proof {
+    let mut keys = Keyring::shipped().unwrap();
+    keys.add(key).unwrap();
+    open(list, signature, Judge { keys: &keys, demanded, now: NOW }).proof
+}
+
+fn is_good(proof: &Proof, by: &str) -> bool {
+    matches!(proof, Proof::Good { fingerprint, .. } if fingerprint == by)
+}
+
+fn refused(proof: Proof, word: &str) {
+    match proof {
+        Proof::Bad(why) => assert!(why.contains(word), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_signed_list_verifies_and_one_changed_byte_of_list_signature_or_key_is_refused() {
+    let Some(gpg) = Gpg::new() else { return };
+    let own = gpg.key("ed25519", &[]);
+    let key = gpg.export(&own);
+    for more in [&[][..], &["--armor"][..], &["--textmode"][..]] {
+        let signature = gpg.sign(LIST, &own, more);
+        assert!(is_good(&judged(&key, LIST, Some(&signature), &[]), &own), "{more:?}");
+        let mut list = LIST.to_vec();
+        list[5] ^= 1;
+        refused(judged(&key, &list, Some(&signature), &[]), "does not fit");
+    }
+    let signature = gpg.sign(LIST, &own, &[]);
+    for at in 0..signature.len() {
+        let mut changed = signature.clone();
+        changed[at] ^= 1;
+        let proof = judged(&key, LIST, Some(&changed), &[]);
+        // The id of the maker is a hint outside the signed part: with it, the key is another one,
+        // but nothing else that was signed may change.
+        if let Proof::Good { .. } = proof {
+            let ids = signature.windows(8).position(|w| gpg::hex(w) == own[24..]).unwrap();
+            assert!((ids..ids + 8).contains(&at), "byte {at}");
+        }
+    }
+    for at in (2..key.len()).step_by(7) {
+        let mut changed = key.clone();
+        changed[at] ^= 1;
+        let mut keys = Keyring::default();
+        if keys.add(&changed).is_ok() {
+            let judge = Judge { keys: &keys, demanded: std::slice::from_ref(&own), now: NOW };
+            let proof = open(LIST, Some(&signature), judge).proof;
+            assert!(!is_good(&proof, &own) || owner_is_other(&proof), "byte {at} of the key");
+        }
+    }
+}
+
+/// Whether a changed key still held only because the change took nothing that counts away.
+fn owner_is_other(proof: &Proof) -> bool {
+    matches!(proof, Proof::Good { owner, .. } if owner.contains("Tester"))
+}
+
+#[test]
+fn other_keys_are_unknown_or_not_those_that_sign_this() {
+    let Some(gpg) = Gpg::new() else { return };
+    let (own, other) = (gpg.key("ed25519", &[]), gpg.key("ed25519", &[]));
+    let signature = gpg.sign(LIST, &own, &[]);
+    match judged(&gpg.export(&other), LIST, Some(&signature), &[]) {
+        Proof::UnknownKey(ids) => assert_eq!(ids, [own.clone()]),
+        proof => panic!("{proof:?}"),
+    }
+    let key = gpg.export(&own);
+    refused(judged(&key, LIST, Some(&signature), std::slice::from_ref(&other)), "does not sign");
+    let two = [signature, gpg.sign(LIST, &other, &[])].concat();
+    assert!(is_good(&judged(&key, LIST, Some(&two), &[]), &own));
+    assert!(is_good(&judged(&gpg.export(&other), LIST, Some(&two), &[]), &other));
+}
+
+#[test]
+fn a_subkey_signs_for_its_primary_key_until_it_is_revoked_with_it() {
+    let Some(gpg) = Gpg::new() else { return };
+    let own = gpg.key("ed25519", &[]);
+    gpg.run(&["--passphrase", "", "--quick-add-key", &own, "ed25519", "sign", "never"], &[]);
+    let signature = gpg.sign(LIST, &own, &[]);
+    assert!(is_good(&judged(&gpg.export(&own), LIST, Some(&signature), &[]), &own));
+    let signer = gpg.run(&["--list-packets"], &signature);
+    assert!(!String::from_utf8_lossy(&signer).contains(&own), "the subkey made it");
+    gpg.revoke(&own);
+    refused(judged(&gpg.export(&own), LIST, Some(&signature), &[]), "revoked");
+}
+
+#[test]
+fn weak_digests_prove_nothing() {
+    let Some(gpg) = Gpg::new() else { return };
+    let own = gpg.key("rsa2048", &[]);
+    let signature = gpg.sign(LIST, &own, &["--digest-algo", "SHA1"]);
+    refused(judged(&gpg.export(&own), LIST, Some(&signature), &[]), "SHA-1");
+    let signature = gpg.sign(LIST, &own, &["--digest-algo", "SHA512"]);
+    assert!(is_good(&judged(&gpg.export(&own), LIST, Some(&signature), &[]), &own));
+}
+
+#[test]
+fn a_key_signs_until_it_expires() {
+    let Some(gpg) = Gpg::new() else { return };
+    let at = |time: &'static str| ["--faked-system-time", time];
+    let own = gpg.key_until("ed25519", "seconds=8640000", &at("20200101T000000"));
+    let signature = gpg.sign(LIST, &own, &at("20200110T000000"));
+    match judged(&gpg.export(&own), LIST, Some(&signature), &[]) {
+        Proof::Good { note: Some(note), .. } => assert!(note.contains("expired"), "{note}"),
+        proof => panic!("{proof:?}"),
+    }
+    let shorten = ["--passphrase", "", "--quick-set-expire", &own, "seconds=86400"];
+    gpg.run(&[&at("20200102T000000")[..], &shorten].concat(), &[]);
+    refused(judged(&gpg.export(&own), LIST, Some(&signature), &[]), "expired");
+}
+
+#[test]
+fn a_clear_signed_list_is_its_signed_lines_alone() {
+    let Some(gpg) = Gpg::new() else { return };
+    let own = gpg.key("ed25519", &[]);
+    let key = gpg.export(&own);
+    let signed = gpg.run(&["--local-user", &own, "--clear-sign"], LIST);
+    assert!(is_good(&judged(&key, &signed, None, &[]), &own));
+    let text = String::from_utf8(signed).unwrap();
+    refused(judged(&key, text.replace("x.iso", "y.iso").as_bytes(), None, &[]), "does not fit");
+    let before = format!("{}{text}", String::from_utf8_lossy(LIST));
+    refused(judged(&key, before.as_bytes(), None, &[]), "before");
+    let behind = format!("{text}{}", String::from_utf8_lossy(LIST));
+    assert!(!is_good(&judged(&key, behind.as_bytes(), None, &[]), &own));
+}
