@@ -318,7 +318,7 @@ impl Job {
                 ),
             );
         }
-        for note in job.image.notes() {
+        for note in self.image.notes() {
             session.cx.events.note("origin", note.clone());
         }
         for warning in &self.warnings {

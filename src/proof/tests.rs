@@ -21,7 +21,7 @@ fn a_changed_key_is_no_key_of_its_owner() {
         changed[at] ^= 1;
         let mut keys = Keyring::default();
         if keys.add(&changed).is_ok() {
-            let same = |signer: &super::validity::Signer<'_>| signer.fingerprint() == fingerprint;
+            let same = |signer: &validity::Signer<'_>| signer.fingerprint() == fingerprint;
             assert!(!keys.primaries().any(|signer| same(&signer) && signer.holds()), "byte {at}");
         }
     }
