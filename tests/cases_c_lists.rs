@@ -39,11 +39,11 @@ fn b38_a_star_in_any_line_is_a_marker_or_part_of_a_name() {
     let (path, digest) = image(dir.path(), "os.iso");
     let list = format!("{OTHER} *a\n{OTHER}  b\n{OTHER} *c\n{digest} *os.iso\n{OTHER}  d\n");
     put(dir.path(), "SHA256SUMS", list.as_bytes());
-    matched(listed(&path, &["--json"]));
+    matched(listed(&path, &[]));
     let dir = folder();
     let (path, digest) = image(dir.path(), "*os.iso");
     put(dir.path(), "SHA256SUMS", format!("{OTHER}  os.iso\n{digest}  *os.iso\n").as_bytes());
-    matched(listed(&path, &["--json"]));
+    matched(listed(&path, &[]));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn b39_line_ends_and_blanks_are_never_part_of_a_name() {
         format!("{OTHER}\ta\n{upper}\tos.iso"),
     ] {
         put(dir.path(), "SHA256SUMS", list.as_bytes());
-        matched(listed(&path, &["--json"]));
+        matched(listed(&path, &[]));
     }
     put(dir.path(), "SHA256SUMS", format!("{OTHER}  a\r\u{1b}[31m.iso\r\n").as_bytes());
     let output = listed(&path, &[]).expect(0).says(&["no entry for os.iso"]);
@@ -73,7 +73,7 @@ fn b41_escaped_names_are_found_and_a_missing_name_is_no_mismatch() {
             &["-c", "cd \"$1\" && sha256sum -- *.iso", "sh", dir.path().to_str().unwrap()],
         );
         put(dir.path(), "SHA256SUMS", format!("{}\n", list.trim_end()).as_bytes());
-        matched(listed(&path, &["--json"]));
+        matched(listed(&path, &[]));
     }
     let dir = folder();
     let (path, digest) = image(dir.path(), "back\\slash.iso");
@@ -95,7 +95,7 @@ fn b43_a_list_is_asked_for_every_name_and_never_guesses() {
     put(dir.path(), "SHA256SUMS", format!("{digest}  os-1.2.3.iso\n").as_bytes());
     let link = dir.path().join("latest.iso");
     std::os::unix::fs::symlink("os-1.2.3.iso", &link).unwrap();
-    matched(listed(link.to_str().unwrap(), &["--json"]));
+    matched(listed(link.to_str().unwrap(), &[]));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn b44_a_bare_digest_is_taken_by_its_length_and_only_alone() {
     let (path, digest) = image(dir.path(), "x.iso");
     let own = dir.path().join("x.iso.sha256");
     fs::write(&own, &digest).unwrap();
-    matched(listed(&path, &["--json"]));
+    matched(listed(&path, &[]));
     fs::write(&own, format!("{digest}\n{OTHER}\n")).unwrap();
     listed(&path, &[]).expect(4).says(&["several digests"]);
     fs::write(&own, "").unwrap();
@@ -112,7 +112,7 @@ fn b44_a_bare_digest_is_taken_by_its_length_and_only_alone() {
     fs::remove_file(&own).unwrap();
     let long = sh("sha512sum", &[&path]);
     fs::write(dir.path().join("x.iso.sha512"), &long[..128]).unwrap();
-    matched(listed(&path, &["--json"]));
+    matched(listed(&path, &[]));
     fs::write(dir.path().join("x.iso.sha512"), OTHER.repeat(2)).unwrap();
     listed(&path, &[]).expect(4).says(&["not the published one"]);
 }
@@ -136,7 +136,7 @@ fn a_signature_beside_a_list_is_checked_unasked_and_before_anything_is_written()
     let own = gpg.key("ed25519", &[]);
     let key = put(dir.path(), "key.gpg", &gpg.export(&own));
     put(dir.path(), "SHA256SUMS.gpg", &gpg.sign(list.as_bytes(), &own, &["--armor"]));
-    let output = listed(&path, &["--keyring", &key, "--require-signature", "--json"]).expect(0);
+    let output = listed(&path, &["--keyring", &key, "--require-signature"]).expect(0);
     let voucher = output.event("vouched");
     assert_eq!(
         (&voucher["by"], &voucher["fingerprint"]),
@@ -146,6 +146,6 @@ fn a_signature_beside_a_list_is_checked_unasked_and_before_anything_is_written()
     listed(&path, &[]).expect(0).says(&["list unsigned", &own]);
     listed(&path, &["--require-signature"]).expect(4).says(&["not known here"]);
     fs::write(at, format!("{list}\n")).unwrap();
-    let output = listed(&path, &["--keyring", &key, "--json"]).expect(4);
+    let output = listed(&path, &["--keyring", &key]).expect(4);
     assert!(output.all("phase_started").is_empty(), "{}", output.text());
 }
