@@ -8,8 +8,8 @@
 //! cli                            what was typed becomes a job; wires everything together
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
 //! device   source   host         block devices; where images come from; the computer, the caller
-//! decode                         images out of compressed files
-//! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps
+//! catalog  proof  decode         images with a name; who signed a list; images out of compressed files
+//! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps, lists
 //! event  error  units  time  text  cancel        vocabulary
 //! sys                            the only unsafe code: ioctls, aligned buffers
 //! ```
@@ -33,6 +33,7 @@
 //! * *run* and *record*: one call of a command, and the JSON file that keeps what it measured.
 
 pub mod cancel;
+pub mod catalog;
 pub mod cli;
 pub mod decode;
 pub mod device;
@@ -43,6 +44,7 @@ pub mod flow;
 pub mod host;
 pub mod image;
 pub mod meter;
+pub mod proof;
 pub mod report;
 pub mod source;
 pub mod sys;

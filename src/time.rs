@@ -81,6 +81,12 @@ impl Clock for SimClock {
     }
 }
 
+/// The wall clock in seconds since 1970, for the validity of keys; OpenPGP's times have 32 bits.
+pub fn unix_time() -> u32 {
+    let now = read(ClockId::CLOCK_REALTIME);
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// The wall clock as RFC 3339 in UTC, e.g. `2026-03-01T12:00:00Z`; for records only.
 #[expect(clippy::disallowed_methods, reason = "the one reading of the wall clock")]
 pub fn wall_clock() -> String {

@@ -22,6 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cancel", &["error"]),
     ("event", &["units"]),
     ("digest", &["event"]),
+    ("proof", &["error", "event", "text"]),
+    ("catalog", &["digest", "error", "event", "proof", "text"]),
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
     ("host", &["cancel", "error", "text", "time"]),
@@ -91,6 +93,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "cancel",
+            "catalog",
             // What decoding may take, as a person says it.
             "decode::Limits",
             "device",
@@ -101,6 +104,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "host",
             "image",
             "meter",
+            "proof",
             "report",
             "source",
             // FITRIM is a call on a filesystem and SG_IO one that explains a device: no flow.

@@ -6,10 +6,12 @@
 mod lab;
 #[path = "common/server.rs"]
 mod server;
+#[path = "common/tls.rs"]
+mod tls;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,6 +20,7 @@ use lab::{
     read_direct, sh, sha256sum, skip, target_folder,
 };
 use server::{Length, Reply, Request, Server};
+use tls::{Other, certificates, free_port, https};
 
 const TAG: &str = "\"v1\"";
 
@@ -320,37 +323,6 @@ fn b54_a_reply_that_ends_too_early_is_a_failure_that_says_how_far_it_came() {
     output.expect(4).says(&["is not the published one"]);
 }
 
-/// A server of another make, ended with the test.
-struct Other {
-    child: Child,
-    port: u16,
-    scheme: &'static str,
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-impl Other {
-    fn url(&self, path: &str) -> String {
-        format!("{}://localhost:{}{path}", self.scheme, self.port)
-    }
-
-    fn ready(child: Child, port: u16, scheme: &'static str) -> Self {
-        lab::eventually("the server listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self { child, port, scheme }
-    }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 struct Python;
 
 impl Python {
@@ -365,47 +337,6 @@ impl Python {
             .unwrap();
         Other::ready(child, port, "http")
     }
-}
-
-/// Certificates made by openssl: an authority, and what it signed.
-fn certificates(dir: &Path) {
-    let openssl = |args: &str| {
-        let out = Command::new("openssl")
-            .args(args.split_whitespace())
-            .current_dir(dir)
-            .output()
-            .unwrap();
-        assert!(out.status.success(), "{args}: {}", String::from_utf8_lossy(&out.stderr));
-    };
-    let new = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(&format!("{new} -x509 -days 30 -subj /CN=Lab-CA -keyout ca.key -out ca.pem"));
-    for (name, host) in [("good", "localhost"), ("other", "example.org")] {
-        openssl(&format!("{new} -subj /CN={host} -keyout {name}.key -out {name}.csr"));
-        fs::write(dir.join("ext"), format!("subjectAltName=DNS:{host}\n")).unwrap();
-        openssl(&format!(
-            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 20 -extfile ext -out {name}.pem"
-        ));
-    }
-    // x509 of OpenSSL 3.0 has no start date, and takes a negative number of days.
-    fs::copy(dir.join("good.key"), dir.join("old.key")).unwrap();
-    fs::write(dir.join("ext"), "subjectAltName=DNS:localhost\n").unwrap();
-    openssl(
-        "x509 -req -in good.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days -1 -extfile ext -out old.pem",
-    );
-}
-
-fn https(dir: &Path, name: &str) -> Other {
-    let port = free_port();
-    let child = Command::new("openssl")
-        .args(["s_server", "-HTTP", "-quiet", "-accept", &port.to_string()])
-        .args(["-cert", &format!("{name}.pem"), "-key", &format!("{name}.key")])
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    Other::ready(child, port, "https")
 }
 
 #[test]

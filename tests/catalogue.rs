@@ -1,75 +1,95 @@
-//! `isos.toml` as it ships: it parses, says nothing that its own description does not know, and
-//! names only addresses that cannot be changed on the way.
+//! `isos.toml` as it ships: it is read, its head describes every key, each key that it names is in
+//! the program, and what is looked for is found in lists of the publishers' makes.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it stands")]
 
-use std::collections::BTreeSet;
+use mediawriter::catalog::{Entry, Kind, Plan, SHIPPED, merge, parse, resolve};
+use mediawriter::digest::sums::Sums;
+use mediawriter::proof::Keyring;
 
-use toml::{Table, Value};
-
-const CATALOGUE: &str = include_str!("../isos.toml");
-const KEYS: [&str; 8] = ["id", "name", "arch", "folder", "file", "checksums", "signature", "keys"];
-
-fn images() -> Vec<Table> {
-    let catalogue: Table = CATALOGUE.parse().unwrap();
-    let top: Vec<_> = catalogue.keys().map(String::as_str).collect();
-    assert_eq!(top, ["image", "schema"]);
-    assert_eq!(catalogue["schema"], Value::Integer(1));
-    let images = catalogue["image"].as_array().unwrap();
-    assert!(!images.is_empty());
-    images.iter().map(|image| image.as_table().unwrap().clone()).collect()
+fn images() -> Vec<Entry> {
+    parse(SHIPPED).unwrap()
 }
 
-fn text<'a>(image: &'a Table, key: &str) -> &'a str {
-    let value = image[key].as_str().unwrap();
-    assert!(!value.is_empty() && value.trim() == value, "{key}: '{value}'");
-    value
+fn image(id: &str) -> Entry {
+    images().into_iter().find(|entry| entry.id == id).unwrap()
+}
+
+fn list(names: &[&str]) -> Sums {
+    let lines = names.iter().enumerate().map(|(n, name)| format!("{n:064x} *{name}\n"));
+    Sums::parse(lines.collect::<String>().as_bytes()).unwrap()
 }
 
 #[test]
-fn every_image_has_all_keys_of_the_description_and_no_other() {
-    let description: Vec<_> = CATALOGUE.lines().take_while(|line| line.starts_with('#')).collect();
-    for key in KEYS {
-        let described = |line: &&str| line.starts_with(&format!("#   {key} "));
-        assert!(description.iter().any(described), "{key} is not described");
-    }
-    for image in images() {
-        let keys: BTreeSet<_> = image.keys().map(String::as_str).collect();
-        assert_eq!(keys, BTreeSet::from(KEYS));
+fn every_key_of_an_entry_is_described_in_the_head() {
+    let head: Vec<_> = SHIPPED.lines().take_while(|line| line.starts_with('#')).collect();
+    let keys = serde_json::to_value(&images()[0]).unwrap();
+    for key in keys.as_object().unwrap().keys() {
+        assert!(head.iter().any(|line| line.starts_with(&format!("#   {key} "))), "{key}");
     }
 }
 
 #[test]
-fn ids_are_unique_and_can_be_typed() {
-    let mut seen = BTreeSet::new();
-    for image in images() {
-        let id = text(&image, "id").to_owned();
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
-        assert!(id.chars().all(plain), "{id}");
-        assert!(seen.insert(id.clone()), "{id} is there twice");
-    }
-}
-
-#[test]
-fn images_come_over_https_with_a_signed_list_of_digests() {
-    for image in images() {
-        let id = text(&image, "id");
-        let folder = text(&image, "folder");
-        assert!(folder.starts_with("https://") && folder.ends_with('/'), "{id}: {folder}");
-        assert!(!folder.contains(['@', '?', '#', ' ', '*']), "{id}: {folder}");
-        for key in ["file", "checksums", "signature"] {
-            let name = text(&image, key);
-            assert!(!name.contains('/') && !name.starts_with('.'), "{id}: {name}");
+fn every_key_that_must_sign_is_in_the_program() {
+    let known: Vec<String> = Keyring::shipped().unwrap().fingerprints().collect();
+    for entry in images() {
+        for key in &entry.keys {
+            assert!(known.contains(key), "{}: {key}", entry.id);
         }
-        assert_ne!(text(&image, "checksums"), text(&image, "signature"), "{id}");
-        let keys = image["keys"].as_array().unwrap();
-        assert!(!keys.is_empty(), "{id} has no key");
-        for key in keys {
-            let key = key.as_str().unwrap();
-            let hex = |c: char| c.is_ascii_digit() || ('A'..='F').contains(&c);
-            assert!(key.len() == 40 && key.chars().all(hex), "{id}: {key} is no full fingerprint");
-        }
-        text(&image, "name");
-        text(&image, "arch");
     }
+}
+
+#[test]
+fn an_entry_has_a_list_or_a_page() {
+    for entry in images() {
+        match entry.plan() {
+            Plan::List { list, signature } => {
+                assert!(list[0].starts_with("https://"), "{}", entry.id);
+                assert_eq!(signature.is_some(), entry.signature.is_some(), "{}", entry.id);
+            }
+            Plan::Page(page) => assert!(page.starts_with("https://"), "{}", entry.id),
+            Plan::File(_) => panic!("{}: a digest in the catalogue goes stale", entry.id),
+        }
+    }
+    assert!(images().iter().any(|entry| entry.kind == Kind::Windows));
+}
+
+#[test]
+fn the_newest_release_is_found_and_no_other_image() {
+    let ubuntu = list(&[
+        "ubuntu-24.04.2-desktop-amd64.iso",
+        "ubuntu-24.04.10-desktop-amd64.iso",
+        "ubuntu-24.04.3-desktop-amd64.iso",
+        "ubuntu-24.04-beta-desktop-amd64.iso",
+        "ubuntu-24.04.99-rc-desktop-amd64.iso",
+        "ubuntu-24.04.11-live-server-amd64.iso",
+    ]);
+    let found = |id: &str, sums: &Sums| resolve::resolve(&image(id), sums).map(|found| found.0);
+    assert_eq!(
+        found("ubuntu-24.04-desktop", &ubuntu).unwrap(),
+        "ubuntu-24.04.10-desktop-amd64.iso"
+    );
+    assert!(found("ubuntu-22.04-desktop", &ubuntu).unwrap_err().contains("no entry"));
+    let beta = list(&["ubuntu-24.04-beta-desktop-amd64.iso"]);
+    assert!(found("ubuntu-24.04-desktop", &beta).is_err());
+    let debian = list(&["debian-13.1.0-amd64-netinst.iso", "debian-edu-13.2.0-amd64-netinst.iso"]);
+    assert_eq!(found("debian-netinst-amd64", &debian).unwrap(), "debian-13.1.0-amd64-netinst.iso");
+    let arch = list(&["archlinux-2026.01.01-x86_64.iso", "archlinux-x86_64.iso"]);
+    assert_eq!(found("archlinux", &arch).unwrap(), "archlinux-2026.01.01-x86_64.iso");
+}
+
+#[test]
+fn a_list_cannot_name_a_file_elsewhere() {
+    let mut entry = image("archlinux");
+    entry.pattern = Some("*".to_owned());
+    assert!(resolve::resolve(&entry, &list(&["../../etc/passwd"])).is_err());
+}
+
+#[test]
+fn a_users_own_entry_replaces_the_shipped_one() {
+    let own = "schema = 1\n[[image]]\nid = \"archlinux\"\ntitle = \"Mine\"\narchitecture = \"x\"\n\
+               kind = \"raw\"\npage = \"https://example.org/\"\n";
+    let all = merge([images(), parse(own).unwrap()]);
+    assert_eq!(all.len(), images().len());
+    assert!(all.iter().any(|entry| entry.id == "archlinux" && entry.title == "Mine"));
 }

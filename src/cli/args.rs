@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Download(Download),
     /// List disks: what they are, how they are connected, whether flash would accept them
     Devices(Devices),
+    /// List the images that have a name, or explain one: `images show ID`
+    Images(Images),
     /// Try it without hardware: write, verify and report onto a file
     Demo(Demo),
 }
@@ -76,6 +78,18 @@ pub(crate) struct Origin {
     /// Memory that a compressed SOURCE may ask for [default: 128MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Source")]
     pub(crate) decode_memory: Option<Bytes>,
+    /// The publisher's list of checksums [default: what lies beside SOURCE: SHA256SUMS, ...]
+    #[arg(long, value_name = "FILE|URL", help_heading = "Source")]
+    pub(crate) checksums: Option<String>,
+    /// The OpenPGP signature over that list [default: what lies beside the list]
+    #[arg(long, value_name = "FILE|URL", requires = "checksums", help_heading = "Source")]
+    pub(crate) signature: Option<String>,
+    /// OpenPGP keys that may have signed, besides those in the program; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub(crate) keyring: Vec<PathBuf>,
+    /// Without a good signature do not begin
+    #[arg(long, help_heading = "Source")]
+    pub(crate) require_signature: bool,
 }
 
 /// How bytes are moved.
@@ -116,7 +130,8 @@ pub(crate) enum DiscardWhen {
 
 #[derive(Args, Debug)]
 pub(crate) struct Flash {
-    /// Image file, http(s) address, or - for standard input
+    /// Image file, name in the catalogue (`mediawriter images`), http(s) address, or - for standard
+    /// input
     #[arg(value_name = "SOURCE")]
     pub(crate) source: OsString,
     /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
@@ -239,7 +254,7 @@ pub(crate) struct DiscardArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct Download {
-    /// Address of the image
+    /// Address of the image, or its name in the catalogue (`mediawriter images`)
     #[arg(value_name = "SOURCE", required_unless_present_any = ["list", "clean"])]
     pub(crate) source: Option<String>,
     /// Write to FILE, not into the cache; FILE.part and FILE.part.json until it is whole
@@ -268,6 +283,9 @@ pub(crate) struct Network {
     /// Another address of the same file, for when the first fails; may be given several times
     #[arg(long = "mirror", value_name = "URL", help_heading = "Source")]
     pub(crate) mirrors: Vec<String>,
+    /// A catalogue of images over the one in the program and your own; may be given several times
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub(crate) catalogue: Vec<PathBuf>,
     /// Wait so long before the first new attempt after a failure; then twice as long, and so on
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms", help_heading = "Source")]
     pub(crate) retry_wait: Duration,
@@ -296,6 +314,32 @@ pub(crate) struct Devices {
     /// Also empty slots, ram, loop, zram, dm and md devices
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Images {
+    /// Only images whose id, title or architecture has this in it
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// A catalogue over the one in the program and your own; may be repeated
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) catalogue: Vec<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) show: Option<ImagesShow>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImagesShow {
+    /// Where one image is from, and what proves it
+    Show {
+        /// As `images` lists it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
 }
 
 #[derive(Args, Debug)]

@@ -3,16 +3,18 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::{Download, Output};
+use super::remote::{Remote, with_suffix};
 use super::session::{Session, never_began};
-use super::source::{Remote, said, with_suffix};
+use super::source::Wanted;
 use super::usage;
 use crate::cancel::CancelToken;
-use crate::digest::FileRead;
+use crate::digest::{Digest, FileHasher, FileRead, Trailing};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::Event;
 use crate::flow::download::download;
@@ -37,7 +39,7 @@ pub(super) fn run(args: &Download, words: &[OsString], cancel: CancelToken) -> R
         return Ok(ExitCode::SUCCESS);
     }
     let output: Output = args.output.clone();
-    match prepare(args, &invoker) {
+    match prepare(args, &invoker, &cancel) {
         Ok(plan) => plan.work(args, words, cancel),
         Err(error) => never_began(words, &output, error),
     }
@@ -73,7 +75,6 @@ fn cleaned(cache: &Cache<'_>) -> Result<String> {
 /// Everything is decided.
 struct Plan<'a> {
     remote: Remote,
-    published: Published,
     /// Where it goes while it is not whole.
     part: PathBuf,
     /// The file that was asked for; `None`: the cache.
@@ -81,25 +82,40 @@ struct Plan<'a> {
     invoker: &'a Invoker,
 }
 
-fn prepare<'a>(args: &Download, invoker: &'a Invoker) -> Result<Plan<'a>> {
+fn prepare<'a>(args: &Download, invoker: &'a Invoker, cancel: &CancelToken) -> Result<Plan<'a>> {
     let word = args.source.as_deref().unwrap_or_default();
-    let remote = Remote::parse(word, &args.network)?;
-    let published = said(&args.origin);
-    if published.image.is_some() {
+    if args.origin.image_sha256.is_some() {
         return Err(usage("--image-sha256 cannot be checked by a download: nothing is unpacked")
             .hint("give the digest of the file with --sha256"));
     }
+    let wanted = Wanted {
+        word: OsStr::new(word),
+        origin: &args.origin,
+        network: &args.network,
+        keep: None,
+        catalogue: &args.network.catalogue,
+    };
+    let remote = Remote::find(&wanted, cancel)?.ok_or_else(|| {
+        usage(format!("'{}' is no address, and no image of the catalogue", printable(word)))
+            .hint("`mediawriter images` lists those; an address begins with https://")
+    })?;
     let part = if let Some(file) = &args.file {
         with_suffix(file, ".part")
     } else {
-        let key = published.file.map_or_else(|| remote.urls[0].to_string(), |d| d.to_string());
+        let digest = remote.known.published.file;
+        let key = digest.map_or_else(|| remote.urls[0].to_string(), |digest| digest.to_string());
         Cache::of(invoker)?.part(&key)?
     };
-    Ok(Plan { remote, published, part, file: args.file.clone(), invoker })
+    Ok(Plan { remote, part, file: args.file.clone(), invoker })
 }
 
 impl Plan<'_> {
-    fn work(self, args: &Download, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    fn work(
+        mut self,
+        args: &Download,
+        words: &[OsString],
+        cancel: CancelToken,
+    ) -> Result<ExitCode> {
         let clock = Arc::new(SystemClock::start());
         let name = shown(&self.remote.urls[0]);
         let target = self.file.as_deref().map_or_else(|| "the cache".to_owned(), printable_path);
@@ -110,19 +126,27 @@ impl Plan<'_> {
                 name,
                 kind: "http".to_owned(),
                 file: Some(FileFacts {
-                    digest_expected: self.published.file.map(|digest| digest.to_string()),
+                    digest_expected: self
+                        .remote
+                        .known
+                        .published
+                        .file
+                        .map(|digest| digest.to_string()),
                     ..FileFacts::default()
                 }),
                 ..SourceFacts::default()
             });
         });
+        for note in &self.remote.known.notes {
+            session.cx.events.note("origin", note.clone());
+        }
         let done = self.fetch(args, &session);
         Ok(session.end(&done))
     }
 
-    fn fetch(&self, args: &Download, session: &Session) -> Result<String> {
+    fn fetch(&mut self, args: &Download, session: &Session) -> Result<String> {
         if self.file.is_none()
-            && let Some(digest) = &self.published.file
+            && let Some(digest) = &self.remote.known.published.file
             && let Some((path, info)) = Cache::of(self.invoker)?.find(digest)
         {
             return Ok(format!(
@@ -131,15 +155,19 @@ impl Plan<'_> {
                 Bytes(info.size)
             ));
         }
+        let (urls, part) = (self.remote.urls.clone(), self.part.clone());
         let job = Job {
-            urls: &self.remote.urls,
-            part: &self.part,
+            urls: &urls,
+            part: &part,
             invoker: self.invoker,
             connections: args.connections,
             patience: args.network.patience(),
-            sha512: matches!(self.published.file, Some(crate::digest::Digest::Sha512(_))),
+            sha512: matches!(self.remote.known.published.file, Some(Digest::Sha512(_))),
         };
         let mut fetched = download(&job, &session.cx)?;
+        // Where redirects led it may have a name that the list knows.
+        self.remote.ask_lists(Some(&fetched.url), &args.origin, &session.cx.cancel)?;
+        with_sha512(&mut fetched, &part, &self.remote.known.published)?;
         let mut proven = self.prove(&fetched, session);
         if let Err(error) = &proven
             && fetched.resumed
@@ -151,6 +179,7 @@ impl Plan<'_> {
             );
             forget(&job)?;
             fetched = download(&job, &session.cx)?;
+            with_sha512(&mut fetched, &part, &self.remote.known.published)?;
             proven = self.prove(&fetched, session);
         }
         if let Err(error) = proven {
@@ -159,7 +188,7 @@ impl Plan<'_> {
             return Err(error);
         }
         let path = self.keep(&job, &fetched)?;
-        let proof = if self.published.file.is_some() {
+        let proof = if self.remote.known.published.file.is_some() {
             "it matches what was published"
         } else {
             "not checked"
@@ -174,7 +203,7 @@ impl Plan<'_> {
             sha256: sha256.to_string(),
             sha512: sha512.map(|digest| digest.to_string()),
         });
-        check_file(&self.published, &fetched.file, &session.cx)?;
+        check_file(&self.remote.known.published, &fetched.file, &session.cx)?;
         let what = File::open(&self.part)
             .and_then(FileImage::new)
             .and_then(|file| inspect(&file, &shown(&fetched.url)))
@@ -197,9 +226,9 @@ impl Plan<'_> {
                 name: name.clone(),
                 size: fetched.file.bytes,
                 sha256: fetched.file.sha256,
-                sha512: fetched.file.sha512.map(crate::digest::Digest::Sha512),
+                sha512: fetched.file.sha512.map(Digest::Sha512),
                 from: shown(&self.remote.urls[0]),
-                vouched: self.published.voucher.as_ref().map(ToString::to_string),
+                vouched: self.remote.known.published.voucher.as_ref().map(ToString::to_string),
             };
             return Cache::of(self.invoker)?.keep(&self.part, &name, &fetched.file, &info);
         };
@@ -213,4 +242,23 @@ impl Plan<'_> {
         }
         Ok(file.clone())
     }
+}
+
+/// A list that was found only after the download may have no other digest.
+fn with_sha512(fetched: &mut Fetched, part: &Path, published: &Published) -> Result<()> {
+    if !matches!(published.file, Some(Digest::Sha512(_))) || fetched.file.sha512.is_some() {
+        return Ok(());
+    }
+    let mut hasher = FileHasher::new(true);
+    let mut buf = vec![0; 1 << 20];
+    let failed = || format!("cannot read {} again", printable_path(part));
+    let mut file = File::open(part).context(failed)?;
+    loop {
+        match file.read(&mut buf).context(failed)? {
+            0 => break,
+            n => hasher.update(&buf[..n]),
+        }
+    }
+    fetched.file = hasher.finish(Trailing::default());
+    Ok(())
 }

@@ -69,6 +69,7 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
         origin: &args.origin,
         network: &args.network,
         keep: args.keep.keep.as_deref(),
+        catalogue: &args.network.catalogue,
     };
     let image = Image::open(&wanted, cancel)?;
     let info = image.inspect()?;
@@ -348,6 +349,9 @@ impl Job {
                     Bytes(at)
                 ),
             );
+        }
+        for note in self.image.notes() {
+            session.cx.events.note("origin", note.clone());
         }
         for warning in &self.warnings {
             session.cx.events.warn("before-write", warning.clone());

@@ -17,8 +17,11 @@ mod devices;
 mod discard;
 mod download;
 mod flash;
+mod images;
 mod labels;
 mod open;
+mod origin;
+mod remote;
 mod session;
 mod source;
 mod trim;
@@ -73,6 +76,7 @@ impl Run {
             },
             Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),
+            Command::Images(args) => images::run(&args),
             Command::Demo(args) => demo::run(&args, &words, cancel),
         }
     }

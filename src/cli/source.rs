@@ -2,35 +2,29 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crossbeam_channel::{Receiver, unbounded};
-use reqwest::Url;
+use crossbeam_channel::Receiver;
 
 use super::args::{Network, Origin};
+use super::origin::{self, Known};
+use super::remote::{Kept, Remote};
 use crate::cancel::CancelToken;
 use crate::decode::Limits;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
 use crate::digest::Digest;
 use crate::error::{Context as _, Error, Result};
-use crate::event::Voucher;
 use crate::flow::Context;
 use crate::flow::download::say;
-use crate::host::invoker::{CreateMode, Invoker};
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::file::FileSource;
-use crate::source::http::cache::Cache;
 use crate::source::http::transfer::Remark;
-use crate::source::http::{client, stream};
 use crate::source::interruptible::Interruptible;
-use crate::source::keep::Keeping;
 use crate::source::packed::{Options, Packed};
 use crate::source::pipe::PipeSource;
 use crate::source::{Published, Source};
@@ -49,102 +43,58 @@ pub(super) struct Image {
     /// What a transfer has to tell; collected until somebody listens.
     remarks: Option<Receiver<Remark>>,
     kept: Option<Kept>,
-}
-
-/// A stream that is stored while it is read; what was not given its name is removed.
-struct Kept {
-    part: PathBuf,
-    file: PathBuf,
-    whole: Arc<AtomicBool>,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if self.part.symlink_metadata().is_ok() {
-            // Left behind where that fails; its name says that it is a part.
-            Invoker::current().remove(&self.part).ok();
-        }
-    }
+    /// What is to be told of lists of checksums.
+    notes: Vec<String>,
 }
 
 impl Image {
     /// Opens a source. What can be no image by its kind of file is refused here.
     pub(super) fn open(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Self> {
-        let published = said(wanted.origin);
-        if Remote::is_address(wanted.word) {
-            let word = wanted.word.to_str().unwrap_or_default();
-            return Self::remote(&Remote::parse(word, wanted.network)?, published, wanted, cancel);
+        if let Some(remote) = Remote::find(wanted, cancel)? {
+            return remote.open(wanted, cancel);
         }
         if wanted.keep.is_some() {
             return Err(Error::usage("--keep stores what comes from an address; SOURCE is none"));
         }
         if wanted.word == "-" {
+            let known = origin::of_a_stream(wanted.origin)?;
             let source = Box::new(standard_input(cancel)?);
-            return Self::unpacked(source, None, "stdin", published, wanted.origin);
+            return Self::unpacked(source, None, "stdin", known, wanted.origin);
         }
         let path = Path::new(wanted.word);
         must_be_a_file(path)?;
-        Self::file(path, "file", published, wanted.origin)
+        let known = origin::of_a_file(path, wanted.origin)?;
+        Self::file(path, "file", known, wanted.origin)
     }
 
-    fn unpacked(
+    /// A source behind what decodes and hashes its file.
+    pub(super) fn unpacked(
         source: Box<dyn Source>,
         at: Option<SourceAt>,
         kind: &'static str,
-        published: Published,
+        known: Known,
         origin: &Origin,
     ) -> Result<Self> {
+        let Known { published, notes } = known;
         let (source, packed) = unpack(source, &published, origin)?;
-        Ok(Self { source, at, kind, published, packed, remarks: None, kept: None })
+        Ok(Self { source, at, kind, published, notes, packed, remarks: None, kept: None })
     }
 
-    fn file(
+    /// With what a transfer has to tell, and where the stream is stored.
+    pub(super) fn streamed(self, remarks: Receiver<Remark>, kept: Option<Kept>) -> Self {
+        Self { remarks: Some(remarks), kept, ..self }
+    }
+
+    /// A file of this machine.
+    pub(super) fn file(
         path: &Path,
         kind: &'static str,
-        published: Published,
+        known: Known,
         origin: &Origin,
     ) -> Result<Self> {
         let source = Box::new(FileSource::open_path(path)?);
         let at = System::host().source_at(path)?;
-        Self::unpacked(source, Some(at), kind, published, origin)
-    }
-
-    /// From the cache when it is there, else a stream.
-    fn remote(
-        remote: &Remote,
-        published: Published,
-        wanted: &Wanted<'_>,
-        cancel: &CancelToken,
-    ) -> Result<Self> {
-        let invoker = Invoker::current();
-        let cached = published.file.and_then(|digest| Cache::of(&invoker).ok()?.find(&digest));
-        if let Some((path, _)) = cached.filter(|_| wanted.keep.is_none()) {
-            return Self::file(&path, "cache", published, wanted.origin);
-        }
-        let (send, remarks) = unbounded();
-        // Nobody listens when the image was refused.
-        let remark = move |said| send.send(said).unwrap_or_default();
-        let (known, body) = stream::open(&remote.urls, wanted.network.patience(), cancel, remark)?;
-        let (reader, kept) = match wanted.keep {
-            None => (Box::new(body) as Box<dyn Read + Send>, None),
-            Some(file) => {
-                if file.symlink_metadata().is_ok() {
-                    return Err(Error::refused(format!("{} exists", printable_path(file)))
-                        .hint("choose another name for --keep"));
-                }
-                let part = with_suffix(file, ".part");
-                let out = invoker.create(&part, CreateMode::Replace)?;
-                let (reader, whole) = Keeping::new(body, out, printable_path(&part));
-                (
-                    Box::new(reader) as Box<dyn Read + Send>,
-                    Some(Kept { part, file: file.to_owned(), whole }),
-                )
-            }
-        };
-        let name = client::shown(&remote.urls[0]);
-        let source = Box::new(PipeSource::new(&name, reader, known.total)?);
-        let image = Self::unpacked(source, None, "http", published, wanted.origin)?;
-        Ok(Self { remarks: Some(remarks), kept, ..image })
+        Self::unpacked(source, Some(at), kind, known, origin)
     }
 
     /// Lets what the transfer has to tell become events, from now on.
@@ -159,12 +109,13 @@ impl Image {
 
     /// Gives what was stored its name, when it is whole and `good`.
     pub(super) fn keep(&self, good: bool) -> Result<Option<&Path>> {
-        let Some(Kept { part, file, whole }) = &self.kept else { return Ok(None) };
-        if !good || !whole.load(Ordering::SeqCst) {
-            return Ok(None);
-        }
-        Invoker::current().rename(part, file.file_name().unwrap_or_default())?;
-        Ok(Some(file))
+        let Some(kept) = &self.kept else { return Ok(None) };
+        if good { kept.give_its_name() } else { Ok(None) }
+    }
+
+    /// What is to be told of lists of checksums.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// What it is unpacked from: `xz`, `zip: NAME`; empty when the file is the image.
@@ -226,35 +177,8 @@ pub(super) struct Wanted<'a> {
     pub(super) origin: &'a Origin,
     pub(super) network: &'a Network,
     pub(super) keep: Option<&'a Path>,
-}
-
-/// `path` with something behind its name.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// A file of a web server, as it was typed.
-#[derive(Clone, Debug)]
-pub(super) struct Remote {
-    /// Where it can be had, best first.
-    pub(super) urls: Vec<Url>,
-}
-
-impl Remote {
-    /// Whether a word is an address, and no file that happens to have such a name.
-    pub(super) fn is_address(word: &OsStr) -> bool {
-        word.to_str().is_some_and(|word| word.contains("://")) && !Path::new(word).exists()
-    }
-
-    /// Reads the address and those of the mirrors.
-    pub(super) fn parse(word: &str, network: &Network) -> Result<Self> {
-        let mirrors = network.mirrors.iter().map(String::as_str);
-        let urls =
-            std::iter::once(word).chain(mirrors).map(client::parse).collect::<Result<_>>()?;
-        Ok(Self { urls })
-    }
+    /// Catalogues besides the shipped one and the user's own.
+    pub(super) catalogue: &'a [PathBuf],
 }
 
 /// Puts a decoder behind a file that needs one, and a second digest behind one that has one.
@@ -283,13 +207,6 @@ fn unpack(
     Ok((source, String::new()))
 }
 
-/// What the person says that the source is.
-pub(super) fn said(origin: &Origin) -> Published {
-    let (file, image) = (origin.sha256, origin.image_sha256);
-    let voucher = (file.is_some() || image.is_some()).then_some(Voucher::You);
-    Published { file, image, voucher }
-}
-
 fn standard_input(cancel: &CancelToken) -> Result<PipeSource> {
     if io::stdin().is_terminal() {
         return Err(Error::usage("SOURCE is -, but nothing is piped into standard input"));
@@ -305,7 +222,7 @@ fn must_be_a_file(path: &Path) -> Result<()> {
     let name = printable_path(path);
     let meta = fs::metadata(path).map_err(|e| {
         Error::io(format!("cannot open the image {name}"), e)
-            .hint("check the name; - reads standard input")
+            .hint("check the name; `mediawriter images` lists those of the catalogue; - reads standard input")
     })?;
     let kind = meta.file_type();
     let no = |what: &str, hint: String| {

@@ -66,7 +66,13 @@ fn truth(args: &Verify, cancel: &CancelToken) -> Result<Truth> {
     }
     if let Some(source) = &args.source {
         let image = Image::open(
-            &Wanted { word: source, origin: &args.origin, network: &args.network, keep: None },
+            &Wanted {
+                word: source,
+                origin: &args.origin,
+                network: &args.network,
+                keep: None,
+                catalogue: &args.network.catalogue,
+            },
             cancel,
         )?;
         let info = image.inspect()?;
@@ -117,6 +123,9 @@ fn work(
         image.attend(&session.cx);
     }
     warn_of_mounts(target, &session);
+    if let Truth::Image(image, _) = truth {
+        image.notes().iter().for_each(|note| session.cx.events.note("origin", note.clone()));
+    }
     let known = OnceCell::new();
     let find = |span: Span| {
         let info = known.get_or_init(|| match truth {

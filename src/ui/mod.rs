@@ -11,6 +11,7 @@ use crate::error::Error;
 
 pub mod confirm;
 pub mod devices;
+pub mod images;
 mod jsonl;
 mod lines;
 mod plain;

@@ -158,8 +158,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers every request with what `answer` makes of it.
+    /// Answers every request with what `answer` makes of it, but has no lists of checksums;
+    /// that it was asked for some is not recorded.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::listening(answer, false)
+    }
+
+    /// Answers requests for lists of checksums too.
+    pub fn with_lists(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::listening(answer, true)
+    }
+
+    fn listening(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static, lists: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
@@ -167,7 +177,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
-                thread::spawn(move || serve(stream, &*answer, &seen));
+                thread::spawn(move || serve(stream, &*answer, &seen, lists));
             }
         });
         Self { port, requests }
@@ -188,7 +198,12 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply, seen: &Mutex<Vec<Request>>) {
+fn serve(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&Request) -> Reply,
+    seen: &Mutex<Vec<Request>>,
+    lists: bool,
+) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let Some(Ok(first)) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -197,6 +212,10 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply, seen: &Mutex
         if let Some((name, value)) = line.split_once(':') {
             fields.insert(name.to_lowercase(), value.trim().to_owned());
         }
+    }
+    if !lists && ["SHA256SUMS", "sha256sums", ".sha256"].iter().any(|list| path.contains(list)) {
+        Reply::status(404).send(&mut stream).ok();
+        return;
     }
     let request = {
         let mut seen = seen.lock().unwrap();

@@ -87,6 +87,14 @@ impl Invoker {
         Some(base.join("mediawriter"))
     }
 
+    /// Where settings are: the configuration folder of the same specification.
+    fn config_dir(&self) -> Option<PathBuf> {
+        let base = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let base = base.filter(|base| self.may_be_ours(base));
+        let base = base.or_else(|| Some(self.home.as_ref()?.join(".config")))?;
+        Some(base.join("mediawriter"))
+    }
+
     fn state_dir_with(&self, xdg: Option<OsString>) -> Option<PathBuf> {
         let base = xdg.map(PathBuf::from).filter(|base| self.may_be_ours(base));
         let base = base.or_else(|| Some(self.home.as_ref()?.join(".local/state")))?;
@@ -145,6 +153,11 @@ fn owner_above(folder: &Path) -> io::Result<u32> {
         }
     }
     Err(last)
+}
+
+/// The configuration folder of whoever started the program.
+pub fn config_dir() -> Option<PathBuf> {
+    Invoker::current().config_dir()
 }
 
 /// The state folder of whoever started the program; see [`Invoker::state_dir`].

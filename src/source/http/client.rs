@@ -26,6 +26,15 @@ pub(super) fn client() -> Result<reqwest::Client> {
     static PROVIDER: Once = Once::new();
     // Fails only when a provider is there already.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    // A system without certificates can still fetch what is not encrypted; the rest fails with the
+    // name of what is missing.
+    let none = || builder().tls_certs_only(std::iter::empty()).build();
+    builder().build().or_else(|_| none()).map_err(|e| {
+        Error::new(crate::error::Kind::Io, format!("no HTTP client can be made: {}", cause(&e)))
+    })
+}
+
+fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .user_agent(concat!("mediawriter/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
@@ -41,10 +50,6 @@ pub(super) fn client() -> Result<reqwest::Client> {
             }
         }))
         .http1_only()
-        .build()
-        .map_err(|e| {
-            Error::new(crate::error::Kind::Io, format!("no HTTP client can be made: {}", cause(&e)))
-        })
 }
 
 /// Reads an address. Only http and https.
@@ -147,7 +152,7 @@ fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
 pub(super) fn advice(error: &reqwest::Error) -> &'static str {
     let text = cause(error).to_lowercase();
     if text.contains("certificate") {
-        "check the computer's clock, and that no proxy is in between; SSL_CERT_FILE=FILE adds a certificate authority"
+        "check the computer's clock, and that no proxy is in between; the system's authorities come with the package ca-certificates, SSL_CERT_FILE=FILE names others"
     } else if text.contains("dns") || text.contains("lookup") || text.contains("resolve") {
         "check the address and the network"
     } else if error.is_redirect() {

@@ -47,13 +47,8 @@ fn run<T>(cancel: &CancelToken, work: impl Future<Output = Result<T>>) -> Result
     })
 }
 
-/// Fetches a small file, such as a list of checksums; its bytes and the address that it came
-/// from in the end. `None` when the server has no such file.
-pub fn small(
-    address: &str,
-    limit: usize,
-    cancel: &CancelToken,
-) -> Result<Option<(Vec<u8>, String)>> {
+/// Fetches a small file, such as a list of checksums. `None` when the server has no such file.
+pub fn small(address: &str, limit: usize, cancel: &CancelToken) -> Result<Option<Vec<u8>>> {
     let url = client::parse(address)?;
     let client = client::client()?;
     run(cancel, async {
@@ -81,6 +76,6 @@ pub fn small(
                 )));
             }
         }
-        Ok(Some((bytes, reply.url().to_string())))
+        Ok(Some(bytes))
     })
 }
