@@ -84,7 +84,9 @@ fn only_what_is_mapped_is_written_and_verified() {
     for (source, more) in [(&lab.image, &[][..]), (&xz, &[][..]), (&xz, &named)] {
         let stick = LoopDev::with(32 * MIB, &["--direct-io=on"]);
         fill(&stick.file.to_string_lossy(), 0xee, 32 * MIB);
-        let args = ["flash", source, &stick.device, "--yes", "--force", "--json"];
+        let record = lab.path("record.json");
+        let args =
+            ["flash", source, &stick.device, "--yes", "--force", "--json", "--record", &record];
         let more = [&args[..], &["--discard", "never"], more].concat();
         let output = run(&more).expect(0);
         let phases = output.all("phase_ended");
@@ -105,9 +107,14 @@ fn only_what_is_mapped_is_written_and_verified() {
         run(&verify).expect(0);
         write_at(&stick.file, 6 * MIB, b"something else");
         run(&verify).expect(0);
+        run(&["verify", &stick.device, "--record", &record]).expect(0);
         write_at(&stick.file, 10 * MIB + 5, b"damage");
-        let output = run(&verify).expect(5);
-        assert_eq!(output.event("bad_range")["offset"].as_u64(), Some(10 * MIB));
+        let by_record = ["verify", &stick.device, "--record", &record, "--json"];
+        for verify in [&verify[..], &by_record] {
+            let output = run(verify).expect(5);
+            let at = output.event("bad_range")["offset"].as_u64().unwrap();
+            assert!((10 * MIB - 64 * 1024..=10 * MIB).contains(&at), "{at}");
+        }
     }
 }
 

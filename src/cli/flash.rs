@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
 use crate::device::look::Look;
+use crate::device::mask::Mask;
 use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::device::probe::System;
@@ -325,6 +327,7 @@ impl Job {
             record.device = Some(self.target.facts());
             record.geometry = Some(device.geometry().clone());
             record.source = Some(self.image.facts());
+            record.mapped = self.image.mask().map(spans).unwrap_or_default();
             record.settings = Some(Settings {
                 block_size: plan.transfer.block as u64,
                 queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),
@@ -383,6 +386,12 @@ impl Job {
         }
         Ok(format!("{} written, flushed and read back: every byte matches", Bytes(bytes)))
     }
+}
+
+/// The mapped stretches, for the record.
+fn spans(mask: &Mask) -> Vec<Span> {
+    let span = |range: &Range<u64>| Span { offset: range.start, len: range.end - range.start };
+    mask.ranges().iter().map(span).collect()
 }
 
 fn plan_word(discard: DiscardMode) -> &'static str {

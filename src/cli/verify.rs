@@ -15,7 +15,7 @@ use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::facts::User;
 use crate::device::look::Look;
-use crate::device::mask::Masked;
+use crate::device::mask::{Mask, Masked};
 use crate::device::policy::Purpose;
 use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
@@ -136,11 +136,8 @@ fn work(
         });
         info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
     };
-    let mask = match truth {
-        Truth::Image(image, _) => image.mask(),
-        Truth::Record(_) | Truth::Digest(_) => None,
-    };
-    let masked = mask.map(|mask| Masked::new(device, mask));
+    let mask = mask(truth)?;
+    let masked = mask.as_ref().map(|mask| Masked::new(device, mask));
     let compared: &dyn BlockDevice = masked.as_ref().map_or(device, |masked| masked);
     let done = expected(truth, args)
         .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx))
@@ -191,6 +188,20 @@ fn expected<'a>(truth: &'a Truth, args: &Verify) -> Result<Expected<'a>> {
             Ok(Expected::Map(map.to_map().map_err(broken)?, digest))
         }
     }
+}
+
+/// Which stretches are compared; `None`: all of them.
+fn mask(truth: &Truth) -> Result<Option<Mask>> {
+    let ranges = match truth {
+        Truth::Image(image, _) => return Ok(image.mask().cloned()),
+        Truth::Digest(_) => return Ok(None),
+        Truth::Record(record) => record.mapped.iter().map(|span| span.offset..span.end()),
+    };
+    if ranges.len() == 0 {
+        return Ok(None);
+    }
+    let broken = |why: String| Error::usage(format!("the record cannot be used: {why}"));
+    Mask::new(ranges).map(Some).map_err(broken)
 }
 
 fn warn_of_mounts(target: &Target, session: &Session) {

@@ -73,6 +73,9 @@ pub struct RunRecord {
     pub made_unbootable: Option<MadeUnbootable>,
     /// How the run ended; absent when it was cut off.
     pub ending: Option<Ending>,
+    /// Stretches of the image that were written, where a block map said so; empty: all of it. What
+    /// lies between them counts as zeros in `chunk_map`.
+    pub mapped: Vec<Span>,
     /// Digests of the image by chunk, with which a later run can verify the medium alone.
     pub chunk_map: Option<StoredMap>,
     /// How long each part of the write and the verify pass was at work.
