@@ -72,6 +72,10 @@ pub(crate) struct Origin {
     /// SHA-256 of the image in a compressed SOURCE
     #[arg(long, value_name = "HEX", help_heading = "Source")]
     pub(crate) image_sha256: Option<Sha256>,
+    /// Block map of the image: only what it maps is written and verified; `none`: not even the one
+    /// that lies beside SOURCE [default: SOURCE.bmap]
+    #[arg(long, value_name = "FILE|URL|none", help_heading = "Source")]
+    pub(crate) bmap: Option<String>,
     /// The file in a zip archive that is the image, where it holds several
     #[arg(long, value_name = "NAME", help_heading = "Source")]
     pub(crate) member: Option<String>,
@@ -128,6 +132,14 @@ pub(crate) enum DiscardWhen {
     Never,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SparseWhen {
+    /// Where it is proven on this device; else zeros are written
+    Auto,
+    /// Every byte is sent
+    Never,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Flash {
     /// Image file, name in the catalogue (`mediawriter images`), http(s) address, or - for standard
@@ -149,6 +161,10 @@ pub(crate) struct Flash {
     /// With --discard auto: give up discarding after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     pub(crate) discard_timeout: Duration,
+    /// Do not send runs of zeros as data where it is proven that the device has zeros there: after a
+    /// discard, or because it zeroes blocks itself
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
+    pub(crate) sparse: SparseWhen,
     /// Do not read back; the result is then not proven
     #[arg(long)]
     pub(crate) no_verify: bool,

@@ -98,6 +98,8 @@ fn write(
     let plan = Plan {
         transfer,
         published: Published::default(),
+        mask: None,
+        sparse: false,
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     };

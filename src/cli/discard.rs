@@ -227,7 +227,7 @@ fn give_back(args: &DiscardArgs, device: &dyn BlockDevice, session: &Session) ->
     }
     let seconds = done.nanos as f64 / 1e9;
     let verb = match how {
-        Discard::Zero => "zeroed",
+        Discard::Zero | Discard::ZeroByDevice => "zeroed",
         Discard::Secure => "securely discarded",
         Discard::Trim => "discarded",
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::args::{DiscardWhen, Flash, Output};
+use super::args::{DiscardWhen, Flash, Output, SparseWhen};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
@@ -272,6 +272,8 @@ impl Job {
             transfer: transfer(&args.tuning, device.geometry(), self.target.is_simulated())?,
             published: self.image.published().clone(),
             verify: !args.no_verify,
+            mask: self.image.mask().cloned(),
+            sparse: args.sparse == SparseWhen::Auto,
             discard: match args.discard {
                 DiscardWhen::Auto => DiscardMode::Auto(args.discard_timeout),
                 DiscardWhen::Always => DiscardMode::Always,

@@ -12,6 +12,7 @@ use crate::host::signals;
 use crate::ui;
 
 pub mod args;
+mod bmap;
 mod demo;
 mod devices;
 mod discard;

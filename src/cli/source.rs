@@ -10,10 +10,12 @@ use std::thread;
 use crossbeam_channel::Receiver;
 
 use super::args::{Network, Origin};
+use super::bmap::{self, BlockMap};
 use super::origin::{self, Known};
 use super::remote::{Kept, Remote};
 use crate::cancel::CancelToken;
 use crate::decode::Limits;
+use crate::device::mask::Mask;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
 use crate::digest::Digest;
@@ -22,6 +24,7 @@ use crate::flow::Context;
 use crate::flow::download::say;
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
+use crate::source::bmap::MappedSource;
 use crate::source::file::FileSource;
 use crate::source::http::transfer::Remark;
 use crate::source::interruptible::Interruptible;
@@ -45,11 +48,21 @@ pub(super) struct Image {
     kept: Option<Kept>,
     /// What is to be told of lists of checksums.
     notes: Vec<String>,
+    /// What of it is written, where a block map says so.
+    mask: Option<Mask>,
 }
 
 impl Image {
     /// Opens a source. What can be no image by its kind of file is refused here.
     pub(super) fn open(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Self> {
+        let image = Self::opened(wanted, cancel)?;
+        match bmap::find(wanted, cancel)? {
+            Some(map) => image.mapped(map),
+            None => Ok(image),
+        }
+    }
+
+    fn opened(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Self> {
         if let Some(remote) = Remote::find(wanted, cancel)? {
             return remote.open(wanted, cancel);
         }
@@ -77,7 +90,8 @@ impl Image {
     ) -> Result<Self> {
         let Known { published, notes } = known;
         let (source, packed) = unpack(source, &published, origin)?;
-        Ok(Self { source, at, kind, published, notes, packed, remarks: None, kept: None })
+        let mask = None;
+        Ok(Self { source, at, kind, published, notes, packed, remarks: None, kept: None, mask })
     }
 
     /// With what a transfer has to tell, and where the stream is stored.
@@ -111,6 +125,35 @@ impl Image {
     pub(super) fn keep(&self, good: bool) -> Result<Option<&Path>> {
         let Some(kept) = &self.kept else { return Ok(None) };
         if good { kept.give_its_name() } else { Ok(None) }
+    }
+
+    /// Puts a block map before it.
+    pub(super) fn mapped(self, map: BlockMap) -> Result<Self> {
+        let BlockMap { bmap, voucher, note } = map;
+        let mask = Mask::new(bmap.ranges.iter().map(|range| range.bytes.clone()))
+            .map_err(|why| Error::refused(format!("the block map: {why}")))?;
+        let whole = self.published.file.is_some() || self.published.image.is_some();
+        // A tap, so that the digest of a file that is no other thing than its image is known.
+        let tapped = whole && self.source.progress().is_none();
+        let inner: Box<dyn Source> = if tapped {
+            let sha512 = matches!(self.published.file, Some(Digest::Sha512(_)));
+            Box::new(Packed::plain(self.source, sha512))
+        } else {
+            self.source
+        };
+        let source = Box::new(MappedSource::new(inner, bmap, whole)?);
+        let mut notes = self.notes;
+        notes.push(note);
+        let mut published = self.published;
+        if published.file.is_none() && published.image.is_none() {
+            published.voucher = Some(voucher);
+        }
+        Ok(Self { source, notes, published, mask: Some(mask), ..self })
+    }
+
+    /// What of it is written, where a block map says so.
+    pub(super) fn mask(&self) -> Option<&Mask> {
+        self.mask.as_ref()
     }
 
     /// What is to be told of lists of checksums.

@@ -12,8 +12,10 @@ use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
 use crate::cancel::CancelToken;
+use crate::device::BlockDevice;
 use crate::device::facts::User;
 use crate::device::look::Look;
+use crate::device::mask::Masked;
 use crate::device::policy::Purpose;
 use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
@@ -134,8 +136,14 @@ fn work(
         });
         info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
     };
+    let mask = match truth {
+        Truth::Image(image, _) => image.mask(),
+        Truth::Record(_) | Truth::Digest(_) => None,
+    };
+    let masked = mask.map(|mask| Masked::new(device, mask));
+    let compared: &dyn BlockDevice = masked.as_ref().map_or(device, |masked| masked);
     let done = expected(truth, args)
-        .and_then(|expected| verify(device, &expected, &find, &transfer, &session.cx))
+        .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx))
         .and_then(|verdict| judge(verdict, &session.cx.target));
     Ok(session.end(&done))
 }

@@ -102,7 +102,7 @@ impl BlockDevice for FileDevice {
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
         let keep = FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let flags = match how {
-            Discard::Trim => FallocateFlags::FALLOC_FL_PUNCH_HOLE | keep,
+            Discard::Trim | Discard::ZeroByDevice => FallocateFlags::FALLOC_FL_PUNCH_HOLE | keep,
             Discard::Zero => FallocateFlags::FALLOC_FL_ZERO_RANGE | keep,
             Discard::Secure => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         };

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{major, minor};
 
@@ -174,6 +175,12 @@ impl BlockDevice for LinuxDevice {
         match how {
             Discard::Trim => ioctl::discard(&*self.file, offset, len),
             Discard::Secure => ioctl::secure_discard(&*self.file, offset, len),
+            Discard::ZeroByDevice => {
+                let signed = |n: u64| i64::try_from(n).map_err(io::Error::other);
+                let how =
+                    FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+                Ok(fallocate(&*self.file, how, signed(offset)?, signed(len)?)?)
+            }
             Discard::Zero => ioctl::zero_out(&*self.file, offset, len),
         }
     }

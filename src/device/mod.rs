@@ -16,6 +16,7 @@ pub mod full;
 pub mod handle;
 pub mod linux;
 pub mod look;
+pub mod mask;
 pub mod policy;
 pub mod pool;
 pub mod power;
@@ -23,6 +24,7 @@ pub mod probe;
 pub mod refusal;
 pub mod scsi;
 pub mod sim;
+pub mod sparse;
 pub mod target;
 
 /// Sizes and abilities of a device, found out once when it is opened.
@@ -61,6 +63,9 @@ pub enum Discard {
     Secure,
     /// BLKZEROOUT: zeros afterwards, by an offload or by writing them.
     Zero,
+    /// Zeros afterwards, by the device itself or not at all: FALLOC_FL_PUNCH_HOLE on a block device
+    /// is a zero-out without fallback (block/fops.c, blkdev_fallocate; since 4.9).
+    ZeroByDevice,
 }
 
 /// A thing with blocks. Offsets and lengths are multiples of `geometry().logical_block`, buffers
@@ -82,6 +87,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn check_identity(&self) -> Result<(), String>;
     /// Whether the device is still there at all; asked after an I/O error.
     fn present(&self) -> bool;
+    /// How many bytes of a write are sent as data; less than all where a mask or sparse writing
+    /// stands before the device.
+    fn sends(&self, _offset: u64, buf: &[u8]) -> u64 {
+        buf.len() as u64
+    }
+    /// How many bytes of a read come from the device.
+    fn fetches(&self, _offset: u64, len: u64) -> u64 {
+        len
+    }
     /// Bytes that the kernel counted as read from and written to the device
     /// (Documentation/block/stat.rst), where it counts.
     fn kernel_counters(&self) -> Option<(u64, u64)> {

@@ -55,10 +55,13 @@ const ZERO_FILL: f64 = 700e6;
 
 /// Discards a range. After `Err` an unknown part of it is discarded.
 pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Discarded> {
-    let phase = if plan.how == Discard::Zero { Phase::ZeroOut } else { Phase::Discard };
+    let phase = match plan.how {
+        Discard::Zero | Discard::ZeroByDevice => Phase::ZeroOut,
+        Discard::Trim | Discard::Secure => Phase::Discard,
+    };
     let geometry = device.geometry();
     let granule = match plan.how {
-        Discard::Zero => u64::from(geometry.logical_block),
+        Discard::Zero | Discard::ZeroByDevice => u64::from(geometry.logical_block),
         Discard::Trim | Discard::Secure => {
             geometry.discard_granularity.max(u64::from(geometry.logical_block))
         }

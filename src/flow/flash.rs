@@ -8,7 +8,10 @@ use super::guard::{self, Ends};
 use super::readback::read_back;
 use super::verify::{check_source, with_digest};
 use super::write::{self, Written};
-use super::{Context, Transfer, discard};
+use super::{Context, Transfer, discard, zeros};
+use crate::device::mask::Mask;
+use crate::device::mask::Masked;
+use crate::device::sparse::Sparse;
 use crate::device::{BlockDevice, Discard};
 use crate::digest::Sha256;
 use crate::digest::chunks::StoredMap;
@@ -39,6 +42,10 @@ pub struct Plan {
     pub verify: bool,
     /// Whether blocks are given back first.
     pub discard: DiscardMode,
+    /// Which stretches belong to the image; `None`: all of it.
+    pub mask: Option<Mask>,
+    /// Whether runs of zeros are left to the device, where it is proven that they are zeros then.
+    pub sparse: bool,
 }
 
 /// The image is on the medium.
@@ -90,9 +97,20 @@ fn steps(
 ) -> Result<Flashed> {
     settle(device, cx)?;
     guard::clear(device, cx)?;
-    give_back(device, plan, cx)?;
+    let discarded = give_back(device, plan, cx)?;
+    let zeros = if plan.sparse { zeros::prove(device, discarded, cx)? } else { None };
     let slept = cx.clock.slept();
-    let Written { sha256, map, held } = write::write(source, device, &plan.transfer, cx)?;
+    let (raw, masked) = (device, plan.mask.as_ref().map(|mask| Masked::new(device, mask)));
+    let device: &dyn BlockDevice = masked.as_ref().map_or(raw, |masked| masked);
+    let sparse = zeros.map(|zeros| Sparse::new(device, zeros));
+    let out: &dyn BlockDevice = sparse.as_ref().map_or(device, |sparse| sparse);
+    let Written { sha256, map, held } = write::write(source, out, &plan.transfer, cx)?;
+    if let Some(sparse) = &sparse {
+        cx.events.note(
+            "zeros-not-sent",
+            format!("{} of zeros were not sent as data", crate::units::Bytes(sparse.skipped())),
+        );
+    }
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
@@ -161,26 +179,28 @@ fn settle(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
 
 /// Everything between the guarded ends; those were overwritten with zeros, and a discard promises
 /// nothing about what reads return.
-fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> {
+///
+/// What was discarded.
+fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Option<Span>> {
     let geometry = device.geometry();
     let budget = match plan.discard {
-        DiscardMode::Never => return Ok(()),
+        DiscardMode::Never => return Ok(None),
         DiscardMode::Auto(_) if geometry.discard_granularity == 0 => {
             cx.events
                 .note("discard-unsupported", format!("{} offers no discard: skipped", cx.target));
-            return Ok(());
+            return Ok(None);
         }
         DiscardMode::Auto(budget) => Some(budget),
         DiscardMode::Always => None,
     };
     if geometry.size < 4 * MIB {
-        return Ok(());
+        return Ok(None);
     }
     let ends = Ends::of(geometry.size);
     let range = Span { offset: ends.head.end(), len: ends.tail.offset - ends.head.end() };
     let wanted = discard::Plan { range, how: Discard::Trim, budget };
     match discard::discard(device, &wanted, cx) {
-        Ok(_) => Ok(()),
+        Ok(discarded) => Ok(Some(discarded.done)),
         Err(error) if plan.discard == DiscardMode::Always => Err(error),
         Err(error) if matches!(error.kind(), Kind::Cancelled(_)) || !device.present() => Err(error),
         Err(error) => {
@@ -188,7 +208,7 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> 
                 "discard-failed",
                 format!("discard failed, going on without: {}", error.message()),
             );
-            Ok(())
+            Ok(None)
         }
     }
 }

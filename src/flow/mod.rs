@@ -31,6 +31,7 @@ pub mod readback;
 mod salvage;
 pub mod verify;
 mod write;
+mod zeros;
 
 /// What every job works with.
 #[derive(Clone, Debug)]

@@ -73,7 +73,7 @@ pub fn read_back(
         usize::try_from(step).map_err(|_| super::internal("block too large"))?,
     );
     let io_size = transfer.io_size();
-    let meter = cx.adapting_meter(Phase::Verify, Some(len), transfer, &io_size);
+    let meter = cx.adapting_meter(Phase::Verify, Some(device.fetches(0, len)), transfer, &io_size);
     let crew = Crew::new(&cx.cancel);
     let salvage = Salvage::default();
     let (busy, hashing) = (Busy::default(), Busy::default());
@@ -119,7 +119,7 @@ pub fn read_back(
             format!("the kernel counted {counted} bytes read from the device"),
         );
     }
-    let counted = counted.filter(|counted| *counted < len);
+    let counted = counted.filter(|counted| *counted < device.fetches(0, len));
     Ok(ReadBack { sha256, map, unreadable: salvage.finish(len), counted })
 }
 
@@ -160,7 +160,7 @@ impl Reading<'_> {
             let piece = &mut buf[done..done + step];
             let started = self.meter.now();
             match full::read_full(self.device, at, piece) {
-                Ok(()) => self.meter.io(started, payload),
+                Ok(()) => self.meter.io(started, self.device.fetches(at, payload)),
                 Err(error) => self.salvage.read(self.device, at, piece, error).map_err(|e| {
                     self.cx.io_failed(self.device, Phase::Verify, e, at, step as u64)
                 })?,

@@ -35,7 +35,10 @@ pub(super) fn write(
     let ends = Ends::of(geometry.size);
     let pool = Pool::new(buffers(transfer, ends), transfer.block);
     let io_size = transfer.io_size();
-    let total = source.info().len.map(|len| len - ends.held(len, transfer.block as u64));
+    let total = source.info().len.map(|len| {
+        let held = ends.held(len, transfer.block as u64);
+        device.fetches(0, len).saturating_sub(device.fetches(0, held))
+    });
     let meter = cx.adapting_meter(Phase::Write, total, transfer, &io_size);
     let crew = Crew::new(&cx.cancel);
     let (reading, hashing, writing) = (Busy::default(), Busy::default(), Busy::default());
@@ -168,9 +171,10 @@ fn write_piece(
     meter: &Meter,
 ) -> std::result::Result<(), (std::io::Error, u64)> {
     let offset = chunk.offset + part.start as u64;
-    let payload = chunk.len.min(part.end).saturating_sub(part.start);
+    let end = chunk.len.min(part.end).max(part.start);
+    let payload = device.sends(offset, &chunk.buf[part.start..end]);
     meter
-        .observe(payload as u64, || full::write_full(device, offset, &chunk.buf[part.clone()]))
+        .observe(payload, || full::write_full(device, offset, &chunk.buf[part.clone()]))
         .map_err(|e| (e, offset))
 }
 

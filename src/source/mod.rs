@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::event::Voucher;
 use crate::image::ReadAt;
 
+pub mod bmap;
 pub mod file;
 pub mod http;
 pub mod interruptible;
@@ -67,6 +68,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// What the file as published came to, once a reader of [`Source::open`] has returned its
     /// last byte. `None` when the file is the image, whose digest is known to whoever read it.
     fn file(&self) -> Option<FileRead> {
+        None
+    }
+    /// Bytes that were compared with digests that came with the source itself, when those cover all
+    /// of it; known like [`Source::file`].
+    fn checked(&self) -> Option<u64> {
         None
     }
     /// How much of the file as published was read, when that is another thing than the image.

@@ -192,6 +192,8 @@ pub fn plan(block: usize) -> Plan {
     Plan {
         transfer: Transfer { block, adapt: false, queue_depth: 1 },
         published: Published::default(),
+        mask: None,
+        sparse: false,
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     }
