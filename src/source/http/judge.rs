@@ -183,8 +183,14 @@ fn whole(asked: &Asked, head: &Head) -> Judgement {
         if let Some(why) = other_version(asked, head, total) {
             return Judgement::Changed { why };
         }
-        // Without a word on its version the bytes before the offset may be other ones by now.
-        if asked.validator.is_some() && validator(head).is_none() {
+        // Without a word on its version the bytes before the offset may be other ones by now; a
+        // date says nothing about what was known by its tag, nor the other way round.
+        let told = match &asked.validator {
+            Some(Validator::Tag(_)) => head.etag.is_some(),
+            Some(Validator::Date(_)) => head.last_modified.is_some(),
+            None => true,
+        };
+        if !told {
             return Judgement::Changed {
                 why: "the server sends the whole file again and does not say which version".into(),
             };
@@ -210,6 +216,10 @@ fn part(asked: &Asked, head: &Head) -> Judgement {
     };
     if let Some(why) = other_version(asked, head, range.total) {
         return Judgement::Changed { why };
+    }
+    // With `*` for its length the last byte alone says that the file grew.
+    if let Some(old) = asked.total.filter(|old| range.last >= *old) {
+        return Judgement::Changed { why: format!("its length was {old} bytes and is more now") };
     }
     let body = range.last - range.first + 1;
     if length(head).is_some_and(|length| length != body) {
@@ -337,6 +347,11 @@ mod tests {
             ("200 with another tag", head(200, "", "1000", "\"b\"")),
             ("200 with another length", head(200, "", "999", "\"a\"")),
             ("200 without a word on the version", head(200, "", "1000", "")),
+            ("206 from behind the end", head(206, "bytes 100-1000/*", "", "\"a\"")),
+            (
+                "200 with a date for the tag",
+                Head { last_modified: Some("today".to_owned()), ..head(200, "", "1000", "") },
+            ),
             ("416 with another total", head(416, "bytes */50", "", "")),
             ("416 without a total", head(416, "", "", "")),
         ] {
