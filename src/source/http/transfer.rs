@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Result};
 /// How failures are met.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Failures in a row, without [`WORTH`] bytes in between, until it is given up.
+    /// Failures in a row, without 64 KiB in between, until it is given up.
     pub tries: u32,
     /// The first wait; each further one is twice as long.
     pub first_wait: Duration,
