@@ -42,7 +42,8 @@ fn beside(image: &Path) -> Option<PathBuf> {
     let name = image.file_name()?;
     let own = image.with_file_name([name, ".bmap".as_ref()].join("".as_ref()));
     let candidates = [own, image.with_extension("bmap")];
-    candidates.into_iter().find(|path| image.is_file() && path.is_file())
+    // A map that was named as the image is refused as what it is.
+    candidates.into_iter().find(|path| path != image && image.is_file() && path.is_file())
 }
 
 fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMap> {
