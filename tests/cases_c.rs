@@ -495,3 +495,30 @@ fn a_disk_without_room_is_noticed_before_the_download() {
     command.args(["download", &server.url("/x.img"), "-o", &out]);
     finish(command).expect(3).says(&["free", "still to come", "make room"]);
 }
+
+#[test]
+fn a_download_that_is_stopped_at_once_goes_on_where_it_was() {
+    let home = folder();
+    let body = image(8 * MIB, 63);
+    let copy = Arc::clone(&body);
+    let server = Server::start(move |request| {
+        let good = Reply::good(request, &copy, TAG);
+        if request.number == 0 { good.cut_after(5_000_000) } else { Reply::status(503) }
+    });
+    // It waits to try again when the signal comes, well before the state is saved by time.
+    let mut command = command(home.path());
+    let url = server.url("/x.img");
+    command.args(["download", &url, "-o", "out.img", "--retry-wait", "20s"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let part = home.path().join("out.img.part");
+    lab::eventually("5 MB are there", || fs::metadata(&part).is_ok_and(|m| m.len() == 5_000_000));
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let mut child = child;
+    assert!(!child.wait().unwrap().success());
+    let copy = Arc::clone(&body);
+    let server = Server::start(move |request| Reply::good(request, &copy, TAG));
+    download(home.path(), &server.url("/x.img"), &[]).expect(0);
+    is_whole(home.path(), &body);
+    assert_eq!(server.requests()[0].range().unwrap().0, 5_000_000);
+}

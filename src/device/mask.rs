@@ -124,7 +124,16 @@ impl BlockDevice for Masked<'_> {
         self.inner.flush()
     }
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
-        self.inner.discard(offset, len, how)
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        while at < end {
+            let (mapped, until) = self.mask.at(at);
+            let until = until.min(end);
+            if mapped {
+                self.inner.discard(at, until - at, how)?;
+            }
+            at = until;
+        }
+        Ok(())
     }
     fn invalidate_cache(&self) -> io::Result<()> {
         self.inner.invalidate_cache()
@@ -163,6 +172,12 @@ mod tests {
         data.fill(7);
         full::write_full(&device, 0, &data).unwrap();
         assert_eq!(device.sends(0, &data), 3072 + 512);
+        device.discard(0, 4096, Discard::ZeroByDevice).unwrap();
+        let mut seen = AlignedBuf::zeroed(4096);
+        full::read_full(&memory, 0, &mut seen).unwrap();
+        let old = |i: &usize| seen[*i] == 0xee;
+        assert!((0..1024).all(|i| old(&i)) && (1024..4096).all(|i| seen[i] == 0));
+        full::write_full(&device, 0, &data).unwrap();
         let mut seen = AlignedBuf::zeroed(16 << 10);
         full::read_full(&memory, 0, &mut seen).unwrap();
         let written: Vec<usize> = (0..seen.len()).filter(|i| seen[*i] == 7).collect();

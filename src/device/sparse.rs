@@ -91,7 +91,7 @@ impl BlockDevice for Sparse<'_> {
             // It did so before; whatever the reason is now, data is always right.
             return self.inner.write_at(offset, &buf[..len]);
         }
-        self.skipped.fetch_add(len as u64, Ordering::Relaxed);
+        self.skipped.fetch_add(self.inner.sends(offset, &buf[..len]), Ordering::Relaxed);
         Ok(len)
     }
     fn flush(&self) -> io::Result<()> {

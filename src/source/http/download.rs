@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::part::State;
 use super::transfer::{Known, Patience, Remark, Transfer};
-use super::{client, run};
+use super::{client, stopped, to_its_end};
 use crate::cancel::CancelToken;
 use crate::digest::{FileHasher, FileRead, Hasher, Trailing};
 use crate::error::{Context as _, Error, Kind, Result};
@@ -158,8 +158,8 @@ fn attempt(
     let (send, marks) = unbounded();
     thread::scope(|scope| {
         let hashed = scope.spawn(|| follow(job.part, &marks, job.sha512));
-        let url =
-            run(cancel, fetch(job, file, state, &|mark| send.send(mark).unwrap_or_default(), tell));
+        let hash_up_to = |mark| send.send(mark).unwrap_or_default();
+        let url = to_its_end(fetch(job, file, state, (&hash_up_to, cancel), tell));
         drop(send);
         let hashed =
             hashed.join().map_err(|_| Error::new(Kind::Internal, "the hashing thread panicked"))?;
@@ -197,7 +197,7 @@ async fn fetch(
     job: &Job<'_>,
     file: &Arc<Flock<File>>,
     state: Option<State>,
-    hash_up_to: &(dyn Fn(u64) + Sync),
+    (hash_up_to, cancel): (&(dyn Fn(u64) + Sync), &CancelToken),
     tell: &(dyn Fn(Told) + Sync),
 ) -> Result<Url> {
     let client = client::client()?;
@@ -223,7 +223,10 @@ async fn fetch(
         return Ok(job.urls[0].clone());
     };
     let mut begun = transfer(&state, first);
-    let known = drain(&mut remarks, tell, begun.begin()).await?;
+    let known = tokio::select! {
+        known = drain(&mut remarks, tell, begun.begin()) => known?,
+        stop = stopped(cancel) => return Err(stop),
+    };
     let url = known.as_ref().map_or_else(|| job.urls[0].clone(), |known| known.url.clone());
     adopt(&mut state, known.as_ref(), job.connections);
     room_for(job, &state)?;
@@ -243,8 +246,12 @@ async fn fetch(
     }
     drop((report, begun, remark));
     let mut save_at = tokio::time::Instant::now() + SAVE_EVERY;
+    let stop = stopped(cancel);
+    tokio::pin!(stop);
     let done = loop {
         tokio::select! {
+            // What is there is kept, and the state says so.
+            stop = &mut stop => break Err(stop),
             Some(Progress { piece, bytes }) = reports.recv() => {
                 state.pieces[piece].done += bytes;
                 hash_up_to(state.contiguous());

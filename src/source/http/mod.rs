@@ -24,27 +24,33 @@ use std::time::Duration;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
 
+/// Ends once somebody asks to stop, with the error that says so.
+async fn stopped(cancel: &CancelToken) -> Error {
+    loop {
+        if let Err(stop) = cancel.check() {
+            return stop;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Runs network work to its end, or until somebody asks to stop.
 fn run<T>(cancel: &CancelToken, work: impl Future<Output = Result<T>>) -> Result<T> {
+    to_its_end(async {
+        tokio::select! {
+            done = work => done,
+            stop = stopped(cancel) => Err(stop),
+        }
+    })
+}
+
+/// Runs network work that looks itself whether it shall stop.
+fn to_its_end<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::io("the network cannot be used", e))?;
-    let stopped = async {
-        loop {
-            if let Err(stop) = cancel.check() {
-                return stop;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    runtime.block_on(async {
-        tokio::pin!(work, stopped);
-        tokio::select! {
-            done = &mut work => done,
-            stop = &mut stopped => Err(stop),
-        }
-    })
+    runtime.block_on(work)
 }
 
 /// Fetches a small file, such as a list of checksums. `None` when the server has no such file.
