@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
 
+pub mod measure;
+
+use measure::{Measured, Test};
+
 /// A step of a job with a time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +41,12 @@ pub enum Phase {
     Verify,
     /// Samples are read to see what a discarded device returns.
     Sample,
+    /// A benchmark writes.
+    TestWrite,
+    /// A benchmark reads.
+    TestRead,
+    /// A benchmark waits: to cool down, or for a cache to empty itself.
+    Rest,
 }
 
 impl Phase {
@@ -53,6 +63,9 @@ impl Phase {
             Self::Release => "release",
             Self::Verify => "verify",
             Self::Sample => "sample",
+            Self::TestWrite => "test-write",
+            Self::TestRead => "test-read",
+            Self::Rest => "rest",
         }
     }
 }
@@ -82,6 +95,9 @@ pub struct Sample {
     pub ios: u32,
     /// Longest I/O that completed in this row, from submission to completion. Nanoseconds.
     pub slowest_nanos: u64,
+    /// `bytes`, by tenths of a second.
+    #[serde(default)]
+    pub tenths: [u64; 10],
 }
 
 impl Sample {
@@ -121,7 +137,9 @@ impl PhaseTotals {
 }
 
 /// A stretch of the medium or image, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Span {
     /// First byte.
     pub offset: u64,
@@ -321,6 +339,20 @@ pub enum Event {
         sha256: String,
         /// Its SHA-512, in hex, when that is what was published.
         sha512: Option<String>,
+    },
+    /// Which test of a benchmark the phase is that goes on.
+    Test {
+        /// The phase.
+        phase: Phase,
+        /// The test.
+        test: Test,
+    },
+    /// What a test measured besides its rows; after the phase ended.
+    Measured {
+        /// The phase.
+        phase: Phase,
+        /// What was measured.
+        measured: Measured,
     },
     /// One chunk of a discard.
     DiscardChunk {

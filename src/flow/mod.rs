@@ -101,7 +101,7 @@ impl Context {
         if !device.present() {
             return Error::io(format!("{target} disappeared during {}", doing.name()), error).at(offset, len).hint(
                 match doing {
-                    Phase::Verify | Phase::Sample => {
+                    Phase::Verify | Phase::Sample | Phase::TestRead => {
                         "check plug, cable and power; what is on it was not proven: verify it, or write it again"
                     }
                     _ => {
@@ -122,12 +122,17 @@ impl Context {
             }
         };
         let verb = match doing {
-            Phase::Verify | Phase::Sample | Phase::Download => "reading from",
+            Phase::Verify | Phase::Sample | Phase::TestRead | Phase::Download | Phase::Rest => {
+                "reading from"
+            }
             Phase::Flush => "flushing",
             Phase::Discard => "discarding on",
-            Phase::ZeroOut | Phase::Settle | Phase::Clear | Phase::Write | Phase::Release => {
-                "writing to"
-            }
+            Phase::ZeroOut
+            | Phase::Settle
+            | Phase::Clear
+            | Phase::Write
+            | Phase::TestWrite
+            | Phase::Release => "writing to",
         };
         Error::io(format!("{verb} {target} failed during {}", doing.name()), error)
             .at(offset, len)

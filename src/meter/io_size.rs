@@ -83,7 +83,15 @@ mod tests {
 
     fn row(phase: Phase, second: u64, bytes: u32) -> Sample {
         let bytes = u64::from(bytes);
-        Sample { phase, second, nanos: 1_000_000_000, bytes, ios: 1, slowest_nanos: 0 }
+        Sample {
+            phase,
+            second,
+            nanos: 1_000_000_000,
+            bytes,
+            ios: 1,
+            slowest_nanos: 0,
+            tenths: [0; 10],
+        }
     }
 
     fn rows(bytes: &[u32]) -> Vec<Sample> {

@@ -202,19 +202,22 @@ mod tests {
         meter.tick();
         clock.advance(Duration::from_millis(150));
         let totals = meter.finish();
-        let row = |second, nanos, bytes, ios, slowest_nanos| {
-            let phase = Phase::Write;
-            Event::Sample(Sample { phase, second, nanos, bytes, ios, slowest_nanos })
+        let row = |second, nanos, bytes, ios, slowest_nanos, tenth: Option<usize>| {
+            let (phase, mut tenths) = (Phase::Write, [0; 10]);
+            if let Some(tenth) = tenth {
+                tenths[tenth] = bytes;
+            }
+            Event::Sample(Sample { phase, second, nanos, bytes, ios, slowest_nanos, tenths })
         };
         assert_eq!(
             received.try_iter().collect::<Vec<_>>(),
             [
                 Event::PhaseStarted { phase: Phase::Write, total: Some(100) },
-                row(0, 1_000_000_000, 10, 1, 400_000_000),
-                row(1, 1_000_000_000, 0, 0, 0),
-                row(2, 1_000_000_000, 0, 0, 0),
+                row(0, 1_000_000_000, 10, 1, 400_000_000, Some(3)),
+                row(1, 1_000_000_000, 0, 0, 0, None),
+                row(2, 1_000_000_000, 0, 0, 0, None),
                 Event::Progress { phase: Phase::Write, bytes: 30, source: None },
-                row(3, 250_000_000, 20, 1, 2_700_000_000),
+                row(3, 250_000_000, 20, 1, 2_700_000_000, Some(0)),
                 Event::PhaseEnded(totals),
             ]
         );

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::event::{Phase, PhaseTotals, Sample};
 
 const SECOND: u64 = 1_000_000_000;
+const TENTH: u64 = SECOND / 10;
 
 /// Something that was observed. Times are those of one clock and never go back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,9 @@ impl Sampler {
                 self.bytes = self.bytes.saturating_add(bytes);
                 self.ios += 1;
                 self.row.bytes = self.row.bytes.saturating_add(bytes);
+                // As with rows: a tenth ends with the I/O that completes exactly on its border.
+                let tenth = usize::try_from(end.saturating_sub(1) % SECOND / TENTH).unwrap_or(0);
+                self.row.tenths[tenth] = self.row.tenths[tenth].saturating_add(bytes);
                 self.row.ios = self.row.ios.saturating_add(1);
                 self.row.slowest_nanos = self.row.slowest_nanos.max(nanos(took));
             }
@@ -139,7 +143,7 @@ impl Sampler {
 }
 
 fn empty(phase: Phase, second: u64) -> Sample {
-    Sample { phase, second, nanos: 0, bytes: 0, ios: 0, slowest_nanos: 0 }
+    Sample { phase, second, nanos: 0, bytes: 0, ios: 0, slowest_nanos: 0, tenths: [0; 10] }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -178,6 +182,7 @@ mod tests {
         let (rows, totals) = run(&[io(600, 3), io(900, 4), io(3_500, 5)], 4_000);
         assert_eq!(bytes_of(&rows), [7, 0, 0, 5]);
         assert!(rows.iter().all(|row| row.nanos == SECOND));
+        assert_eq!((rows[0].tenths, rows[3].tenths[4]), ([0, 0, 0, 0, 0, 3, 0, 0, 4, 0], 5));
         assert_eq!(rows[0].ios, 2);
         assert_eq!(rows[0].slowest_nanos, 6_000_000);
         assert_eq!((totals.bytes, totals.ios, totals.nanos), (12, 3, 4 * SECOND));
@@ -268,6 +273,7 @@ mod tests {
             prop_assert!(rows[..full].iter().all(|row| row.nanos == SECOND));
             prop_assert_eq!(rows.iter().map(|row| row.nanos).sum::<u64>(), totals.nanos);
             prop_assert_eq!(rows.iter().map(|row| row.bytes).sum::<u64>(), totals.bytes);
+            prop_assert!(rows.iter().all(|row| row.tenths.iter().sum::<u64>() == row.bytes));
             prop_assert_eq!(totals.bytes, steps.iter().map(|(_, bytes)| bytes).sum::<u64>());
             prop_assert_eq!(rows.iter().map(|row| u64::from(row.ios)).sum::<u64>(), totals.ios);
         }

@@ -177,6 +177,7 @@ mod tests {
             bytes,
             ios: 1,
             slowest_nanos: 0,
+            tenths: [0; 10],
         };
         let mut rows: Vec<_> =
             (0..).zip(full).map(|(second, bytes)| row(second, SECOND, *bytes)).collect();

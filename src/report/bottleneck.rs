@@ -119,6 +119,7 @@ mod tests {
             bytes: mb * 1_000_000,
             ios: 1,
             slowest_nanos: 0,
+            tenths: [0; 10],
         };
         let rows: Vec<_> = (0..).zip(rows).map(|(second, mb)| row(second, *mb)).collect();
         let (bytes, nanos) = series::sums(rows.iter());
@@ -127,7 +128,15 @@ mod tests {
         let summary = Summary::of(&totals, &rows);
         let device = crate::device::facts::Facts { usb, ..Default::default() };
         RunRecord {
-            phases: vec![PhaseRecord { totals, total: None, ended: true, summary, rows }],
+            phases: vec![PhaseRecord {
+                totals,
+                total: None,
+                ended: true,
+                summary,
+                rows,
+                test: None,
+                measured: None,
+            }],
             device: Some(device),
             busy: busy.into_iter().map(|shares| at_work(shares, nanos)).collect(),
             ..RunRecord::default()

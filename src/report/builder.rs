@@ -76,6 +76,12 @@ fn fold(record: &mut RunRecord, event: &Event) {
             hash_nanos: *hash_nanos,
             device_nanos: *device_nanos,
         }),
+        Event::Test { phase, test } => open(record, *phase).test = Some(test.clone()),
+        Event::Measured { phase, measured } => {
+            if let Some(last) = record.phases.iter_mut().rfind(|p| p.totals.phase == *phase) {
+                last.measured = Some(measured.clone());
+            }
+        }
         Event::FirstDifference { offset } => {
             record.first_difference.get_or_insert(*offset);
         }
@@ -113,7 +119,15 @@ fn begun(phase: Phase, total: Option<u64>) -> PhaseRecord {
         longest_stall_nanos: 0,
         stall_at_nanos: 0,
     };
-    PhaseRecord { totals, total, ended: false, summary: Summary::default(), rows: Vec::new() }
+    PhaseRecord {
+        totals,
+        total,
+        ended: false,
+        summary: Summary::default(),
+        rows: Vec::new(),
+        test: None,
+        measured: None,
+    }
 }
 
 /// The phase that is going on; begun now if its start was not seen.
@@ -215,6 +229,7 @@ mod tests {
             bytes: 3,
             ios: 1,
             slowest_nanos: 1,
+            tenths: [0; 10],
         };
         let totals = begun(Phase::Verify, None).totals;
         let record = fold_all(&[

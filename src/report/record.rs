@@ -4,6 +4,7 @@
 //! Within one schema fields are added and never changed, so readers take unknown fields, and
 //! fields that an older record lacks have a default. Saving belongs to `host`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use crate::device::Geometry;
 use crate::device::facts::{Facts, Usb, Use, User};
 use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
+use crate::event::measure::{Measured, Test};
 use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher};
 use crate::host::facts::HostFacts;
 use crate::meter::series::Summary;
@@ -82,6 +84,58 @@ pub struct RunRecord {
     pub busy: Vec<Busy>,
     /// How long the host was suspended during the run. Nanoseconds; not part of any phase.
     pub slept_nanos: u64,
+    /// What was benchmarked, when the run was a benchmark.
+    pub bench: Option<Bench>,
+    /// What else could have had a part in the speeds.
+    pub conditions: Conditions,
+    /// What the person noted with --note and --ambient: price, rated speed, room temperature.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A benchmark as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bench {
+    /// `image`, `marathon`, `cdm`, `boot`, `read`, `write-same`, or `imported`.
+    pub profile: String,
+    /// Bytes that each test of it covers.
+    pub size: u64,
+    /// With the block size and depth of the articles (4 MiB, one in flight).
+    pub like_fio: bool,
+    /// From which the data and the random offsets are made.
+    pub seed: u64,
+    /// How often every test is repeated.
+    pub rounds: u32,
+    /// Bytes that the run may write, divided by the size of the medium.
+    pub full_drive_writes: f64,
+    /// The state before: `discarded`, `as found`.
+    pub precondition: String,
+}
+
+/// What else could have had a part in the speeds; `None` where it is not known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// Who keeps the host awake: `logind`, or why nobody does.
+    pub awake: Option<String>,
+    /// The power profile during the run, and whether it was held: `performance (held)`.
+    pub power_profile: Option<String>,
+    /// scaling_governor of the first processor.
+    pub governor: Option<String>,
+    /// Largest request that the kernel sends to the device, bytes (queue/max_sectors_kb).
+    pub max_request: Option<u64>,
+    /// Temperatures of the device, where a sensor has them.
+    pub temperatures: Vec<Temperature>,
+}
+
+/// One reading of a sensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Temperature {
+    /// Nanoseconds since the start of the run.
+    pub at_nanos: u64,
+    /// Thousandths of a degree Celsius.
+    pub milli_celsius: i64,
 }
 
 /// Where the bytes came from.
@@ -150,6 +204,12 @@ pub struct PhaseRecord {
     /// One row a second.
     #[serde(default)]
     pub rows: Vec<Sample>,
+    /// Which test of a benchmark it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<Test>,
+    /// What a test measured besides its rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 /// The size of single I/Os was lowered.

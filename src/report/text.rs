@@ -276,6 +276,9 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         | Phase::Release
         | Phase::Verify
         | Phase::Sample
+        | Phase::TestWrite
+        | Phase::TestRead
+        | Phase::Rest
         | Phase::Download => {}
     }
     if !phase.ended {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::event::measure::{Measured, Order, Test};
 use crate::event::{BadRange, Ending, Event, Phase, PhaseTotals, Span, Verdict};
 use crate::text::printable;
 use crate::units::{Bytes, spoken};
@@ -35,6 +36,8 @@ fn texts(event: &Event) -> Vec<String> {
         Event::FileRead { bytes, sha256, .. } => {
             vec![format!("file: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
+        Event::Test { test, .. } => vec![self::test(test)],
+        Event::Measured { measured, .. } => self::measured(measured),
         Event::FirstDifference { offset } => {
             vec![format!("first difference near byte {offset}; the check goes on")]
         }
@@ -71,6 +74,40 @@ fn phase_ended(totals: &PhaseTotals) -> String {
         format!(", longest stall {} after {at}", spoken(stall))
     };
     format!("{name}: {} in {took}, {}{stalled}", Bytes(totals.bytes), totals.rate())
+}
+
+fn test(test: &Test) -> String {
+    let order = match test.order {
+        Order::Sequential => "sequential",
+        Order::Random => "random",
+        Order::Trace => "as recorded",
+    };
+    let (name, direction, block) = (&test.name, test.direction.name(), Bytes(test.block).binary());
+    let flight = match (test.queue_depth, test.threads) {
+        (depth, 0 | 1) => format!("{depth} in flight"),
+        (depth, threads) => format!("{depth} in flight in each of {threads} threads"),
+    };
+    format!("test {name}: {direction}, {order}, blocks of {block}, {flight}")
+}
+
+fn measured(measured: &Measured) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(latency) = &measured.latency {
+        let short = |nanos| spoken(Duration::from_nanos(nanos));
+        lines.push(format!(
+            "latency: median {}, p99 {}, slowest {}",
+            short(latency.p50_nanos),
+            short(latency.p99_nanos),
+            short(latency.max_nanos)
+        ));
+    }
+    if measured.wrong_blocks > 0 {
+        let (wrong, checked) = (measured.wrong_blocks, measured.checked_blocks);
+        lines.push(format!(
+            "warning: {wrong} of {checked} blocks do not hold what was written to them"
+        ));
+    }
+    lines
 }
 
 fn bad_range(range: &BadRange) -> String {

@@ -50,6 +50,9 @@ fn may_take_long(phase: Phase) -> bool {
         | Phase::ZeroOut
         | Phase::Write
         | Phase::Flush
+        | Phase::TestWrite
+        | Phase::TestRead
+        | Phase::Rest
         | Phase::Verify => true,
         Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample => false,
     }

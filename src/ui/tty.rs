@@ -328,6 +328,7 @@ mod tests {
                 bytes,
                 ios: 1,
                 slowest_nanos: 0,
+                tenths: [0; 10],
             }));
         }
         view
@@ -379,6 +380,7 @@ mod tests {
                 bytes: 0,
                 ios: 0,
                 slowest_nanos: 0,
+                tenths: [0; 10],
             }));
         }
         let prefix = "flush    3 s".to_owned();

@@ -98,6 +98,7 @@ mod tests {
             bytes,
             ios: 1,
             slowest_nanos: 0,
+            tenths: [0; 10],
         })
     }
 
