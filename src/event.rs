@@ -354,6 +354,13 @@ pub enum Event {
         /// What was measured.
         measured: Measured,
     },
+    /// The device's own sensor was read.
+    Temperature {
+        /// Nanoseconds since the start of the run.
+        at_nanos: u64,
+        /// Thousandths of a degree Celsius.
+        milli_celsius: i64,
+    },
     /// One chunk of a discard.
     DiscardChunk {
         /// Where.

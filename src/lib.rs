@@ -32,6 +32,7 @@
 //! * *verdict*: matched, differs, or not checked; the last is never a success.
 //! * *run* and *record*: one call of a command, and the JSON file that keeps what it measured.
 
+pub mod bench;
 pub mod cancel;
 pub mod catalog;
 pub mod cli;

@@ -87,6 +87,12 @@ pub fn unix_time() -> u32 {
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
+/// Nanoseconds since 1970 from the wall clock, wrapped: a seed that no two runs share.
+pub fn wall_clock_nanos() -> u64 {
+    let now = read(ClockId::CLOCK_REALTIME);
+    now.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(now.subsec_nanos()))
+}
+
 /// The wall clock as RFC 3339 in UTC, e.g. `2026-03-01T12:00:00Z`; for records only.
 #[expect(clippy::disallowed_methods, reason = "the one reading of the wall clock")]
 pub fn wall_clock() -> String {

@@ -189,6 +189,19 @@ pub fn parse_duration(text: &str) -> Result<Duration, BadUnit> {
         .ok_or_else(|| BadUnit(format!("'{}' is not a time", text.escape_debug())))
 }
 
+/// A time that may be far below a second, in three digits: `85.2 us`, `1.23 ms`, `2.40 s`.
+pub fn brief(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    let (value, unit) = match nanos {
+        0..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (nanos as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
+        _ => return spoken(time),
+    };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
+}
+
 /// A time as people say it: `0.42 s`, `12.3 s`, `3 min 05 s`, `1 h 02 min`.
 pub fn spoken(time: Duration) -> String {
     let seconds = time.as_secs_f64();

@@ -62,6 +62,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "bench",
+        &[
+            "device",
+            "error",
+            "event",
+            "image",
+            // The frame of a job: its context, threads that stop together, clearing, discarding.
+            "flow",
+            "meter",
+            // Memory for direct I/O, and the ring that owns it while it is in flight.
+            "sys::buffer",
+            "sys::uring",
+            "time",
+            "units",
+        ],
+    ),
+    (
         "report",
         &[
             "device::Caches",
@@ -92,6 +109,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "bench",
             "cancel",
             "catalog",
             // What decoding may take, as a person says it.

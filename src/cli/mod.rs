@@ -12,6 +12,7 @@ use crate::host::signals;
 use crate::ui;
 
 pub mod args;
+mod bench;
 mod bmap;
 mod demo;
 mod devices;
@@ -75,6 +76,7 @@ impl Run {
                 Some(path) => trim::run(&path),
                 None => discard::run(&args, &words, cancel),
             },
+            Command::Bench(args) => bench::run(&args, &words, cancel),
             Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),
             Command::Images(args) => images::run(&args),

@@ -13,9 +13,10 @@ use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Ending, Event, Events, Observer, Span, run_observers};
 use crate::flow::Context;
-use crate::host::facts::HostFacts;
+use crate::host::facts::{HostFacts, governor};
 use crate::host::inhibit::{Inhibitor, inhibit};
 use crate::host::invoker::{CreateMode, Invoker};
+use crate::host::power;
 use crate::report::record::Remark;
 use crate::report::{RecordBuilder, RunRecord, timing_report, without_secrets};
 use crate::text::printable_path;
@@ -31,7 +32,49 @@ pub(super) struct Session {
     output: Output,
     name: String,
     log_failure: Option<ui::Failure>,
-    _awake: Option<Inhibitor>,
+    _held: Held,
+}
+
+/// What is held for as long as a job runs, so that it is not interrupted and that two runs are made
+/// under the same conditions.
+#[derive(Default)]
+struct Held {
+    awake: Option<Inhibitor>,
+    not_awake: Option<String>,
+    profile: Option<power::Held>,
+    not_profile: Option<String>,
+    real: bool,
+}
+
+impl Held {
+    /// Nothing on a virtual clock: nothing real is measured there.
+    fn for_a_job(is_virtual: bool) -> Self {
+        if is_virtual {
+            return Self::default();
+        }
+        let (awake, not_awake) = inhibit("writing or measuring a medium");
+        let (profile, not_profile) = power::hold_performance("measuring a medium");
+        Self { awake, not_awake, profile, not_profile, real: true }
+    }
+
+    fn describe(&self, record: &mut RunRecord) {
+        record.host = HostFacts::read();
+        let remark = |code: &str, message: &Option<String>| {
+            message.clone().map(|message| Remark { code: code.to_owned(), message })
+        };
+        record.notes.extend(remark("no-sleep-lock", &self.not_awake));
+        // Without a bus both are missing for one reason, which is said once.
+        if self.not_profile != self.not_awake {
+            record.notes.extend(remark("no-power-profile", &self.not_profile));
+        }
+        if self.real {
+            let conditions = &mut record.conditions;
+            conditions.awake = self.awake.as_ref().map(|_| "logind".to_owned());
+            conditions.power_profile =
+                self.profile.as_ref().map(|_| "performance (held)".to_owned());
+            conditions.governor = governor();
+        }
+    }
 }
 
 /// The words of the command line as text, without what is nobody's business.
@@ -74,14 +117,8 @@ impl Session {
             });
         }
         observers.push(Box::new(builder.clone()));
-        let (awake, why_not) =
-            if clock.is_virtual() { (None, None) } else { inhibit("writing install media") };
-        builder.edit(|record| {
-            record.host = HostFacts::read();
-            record.notes.extend(
-                why_not.map(|message| Remark { code: "no-sleep-lock".to_owned(), message }),
-            );
-        });
+        let held = Held::for_a_job(clock.is_virtual());
+        builder.edit(|record| held.describe(record));
         let observers = thread::spawn(move || run_observers(&received, &mut observers));
         let cx = Context { clock, events, cancel, target };
         Ok(Self {
@@ -91,7 +128,7 @@ impl Session {
             output,
             name: command.to_owned(),
             log_failure,
-            _awake: awake,
+            _held: held,
         })
     }
 
@@ -102,7 +139,7 @@ impl Session {
 
     /// Ends the run: last event, report, record, exit code. `done` is the sentence of success.
     pub(super) fn end(self, result: &Result<String>) -> ExitCode {
-        let Self { cx, builder, observers, output, name, log_failure, _awake } = self;
+        let Self { cx, builder, observers, output, name, log_failure, _held } = self;
         let kind = result.as_ref().err().map(Error::kind);
         let slept = cx.clock.slept();
         cx.events.emit(Event::Finished(ending(result)));

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -136,5 +137,9 @@ impl BlockDevice for FileDevice {
 
     fn present(&self) -> bool {
         true
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.geometry.direct.then(|| self.file.as_fd())
     }
 }

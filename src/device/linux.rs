@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
@@ -216,6 +217,14 @@ impl BlockDevice for LinuxDevice {
 
     fn kernel_counters(&self) -> Option<(u64, u64)> {
         self.system.kernel_counters(self.expected.rdev)
+    }
+
+    fn temperature(&self) -> Option<i64> {
+        self.system.temperature(self.expected.rdev)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.geometry.direct.then(|| self.file.as_fd())
     }
 
     fn reread_partitions(&self) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +100,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Bytes that the kernel counted as read from and written to the device
     /// (Documentation/block/stat.rst), where it counts.
     fn kernel_counters(&self) -> Option<(u64, u64)> {
+        None
+    }
+    /// What a sensor of the device says, thousandths of a degree Celsius.
+    fn temperature(&self) -> Option<i64> {
+        None
+    }
+    /// For I/O that is started and waited for apart; `None` where only the calls above do. Nobody
+    /// closes it, and only offsets within the device are used.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
     /// Lets the kernel read the partition table again; nothing where there is no kernel device.

@@ -51,7 +51,7 @@ impl Ends {
 }
 
 /// Overwrites both ends with zeros where they are not zero yet, flushes, and says what was there.
-pub(super) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
+pub(crate) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     cx.timed(Phase::Clear, |meter| {
         let geometry = device.geometry();
         let found = image::signatures(&Look(device), geometry.size, geometry.logical_block);

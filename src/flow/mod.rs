@@ -25,7 +25,7 @@ pub mod damage;
 pub mod discard;
 pub mod download;
 pub mod flash;
-mod guard;
+pub(crate) mod guard;
 mod produce;
 pub mod readback;
 mod salvage;
@@ -81,7 +81,11 @@ impl Context {
     }
 
     /// Runs one call as a phase of its own.
-    fn timed<T>(&self, phase: Phase, work: impl FnOnce(&Meter) -> Result<T>) -> Result<T> {
+    pub(crate) fn timed<T>(
+        &self,
+        phase: Phase,
+        work: impl FnOnce(&Meter) -> Result<T>,
+    ) -> Result<T> {
         let meter = self.meter(phase, None);
         let done = crate::meter::while_ticking(&meter, || work(&meter));
         meter.finish();
@@ -89,7 +93,7 @@ impl Context {
     }
 
     /// What a failed transfer means to a person.
-    fn io_failed(
+    pub(crate) fn io_failed(
         &self,
         device: &dyn BlockDevice,
         doing: Phase,
@@ -139,7 +143,7 @@ impl Context {
             .hint(hint)
     }
 
-    fn flush_failed(&self, device: &dyn BlockDevice, error: io::Error) -> Error {
+    pub(crate) fn flush_failed(&self, device: &dyn BlockDevice, error: io::Error) -> Error {
         if !device.present() {
             return Error::io(
                 format!("{} disappeared while it was being flushed", self.target),
@@ -152,7 +156,7 @@ impl Context {
         )
     }
 
-    fn still_the_same(&self, device: &dyn BlockDevice) -> Result<()> {
+    pub(crate) fn still_the_same(&self, device: &dyn BlockDevice) -> Result<()> {
         device.check_identity().map_err(|change| {
             Error::refused(format!(
                 "{} is no longer the device that was approved: {change}",
@@ -174,23 +178,23 @@ fn too_large(at_least: u64, has: u64, target: &str) -> Error {
 
 /// Threads that stop together: the first failure, or a signal, stops all.
 #[derive(Debug)]
-struct Crew<'a> {
+pub(crate) struct Crew<'a> {
     cancel: &'a CancelToken,
     stopped: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
 impl<'a> Crew<'a> {
-    fn new(cancel: &'a CancelToken) -> Self {
+    pub(crate) fn new(cancel: &'a CancelToken) -> Self {
         Self { cancel, stopped: AtomicBool::new(false), failure: Mutex::new(None) }
     }
 
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.cancel.signal().is_some()
     }
 
     /// Stops everybody; the first failure is the one that is reported.
-    fn fail(&self, error: Error) {
+    pub(crate) fn fail(&self, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
@@ -198,14 +202,14 @@ impl<'a> Crew<'a> {
 
     /// Runs a thread's work. A panic there is a failure like any other: the rest stops, nobody
     /// waits for a buffer that died with it, and the medium is made unbootable.
-    fn guard<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn guard<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         done.map_err(|_| self.fail(internal("a worker thread panicked"))).ok()
     }
 
     /// Ends the crew's work: the signal, the failure, or nothing. The signal first, because what
     /// fails after it, a read that was given up for it, say, is its consequence.
-    fn result(self) -> Result<()> {
+    pub(crate) fn result(self) -> Result<()> {
         self.cancel.check()?;
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),

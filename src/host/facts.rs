@@ -48,6 +48,13 @@ impl HostFacts {
     }
 }
 
+/// How the kernel chooses the processor's frequency (Documentation/admin-guide/pm/cpufreq.rst);
+/// `None` where there is no choice, as in most virtual machines.
+pub fn governor() -> Option<String> {
+    let file = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
+}
+
 /// The processor's name from /proc/cpuinfo.
 pub fn cpu_name(cpuinfo: &str) -> Option<String> {
     // x86 and 32-bit Arm; Raspberry Pi (the board); MIPS; POWER.

@@ -7,5 +7,6 @@ mod bus;
 pub mod facts;
 pub mod inhibit;
 pub mod invoker;
+pub mod power;
 pub mod privilege;
 pub mod signals;

@@ -79,7 +79,14 @@ impl Meter {
     pub fn io(&self, started: Duration, bytes: u64) {
         let mut state = self.lock();
         let end = self.clock.now();
-        self.fold(&mut state, Obs::Io { end, took: end.saturating_sub(started), bytes });
+        self.fold(&mut state, Obs::Io { end, took: end.saturating_sub(started), bytes, ios: 1 });
+    }
+
+    /// Several I/Os that were taken back together just now; the slowest began at `started`.
+    pub fn ios(&self, started: Duration, bytes: u64, ios: u32) {
+        let mut state = self.lock();
+        let end = self.clock.now();
+        self.fold(&mut state, Obs::Io { end, took: end.saturating_sub(started), bytes, ios });
     }
 
     /// Does an I/O and counts it as `bytes` of payload unless it fails.

@@ -30,6 +30,8 @@ pub enum Obs {
         took: Duration,
         /// Payload bytes.
         bytes: u64,
+        /// How many I/Os it stands for: those of a benchmark are taken back in batches.
+        ios: u32,
     },
     /// Time passed.
     Tick {
@@ -77,17 +79,17 @@ impl Sampler {
             Obs::Tick { now } => {
                 self.advance(now, rows);
             }
-            Obs::Io { end, took, bytes } => {
+            Obs::Io { end, took, bytes, ios } => {
                 let end = self.advance(end, rows);
                 self.gap(end);
                 self.last = end;
                 self.bytes = self.bytes.saturating_add(bytes);
-                self.ios += 1;
+                self.ios = self.ios.saturating_add(u64::from(ios));
                 self.row.bytes = self.row.bytes.saturating_add(bytes);
                 // As with rows: a tenth ends with the I/O that completes exactly on its border.
                 let tenth = usize::try_from(end.saturating_sub(1) % SECOND / TENTH).unwrap_or(0);
                 self.row.tenths[tenth] = self.row.tenths[tenth].saturating_add(bytes);
-                self.row.ios = self.row.ios.saturating_add(1);
+                self.row.ios = self.row.ios.saturating_add(ios);
                 self.row.slowest_nanos = self.row.slowest_nanos.max(nanos(took));
             }
         }
@@ -160,7 +162,7 @@ mod tests {
 
     fn io(at_millis: u64, bytes: u64) -> Obs {
         let took = Duration::from_millis(1 + at_millis % 7);
-        Obs::Io { end: START + Duration::from_millis(at_millis), took, bytes }
+        Obs::Io { end: START + Duration::from_millis(at_millis), took, bytes, ios: 1 }
     }
 
     fn run(list: &[Obs], end_millis: u64) -> (Vec<Sample>, PhaseTotals) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::{
     Busy, DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark, RunRecord,
-    SCHEMA,
+    SCHEMA, Temperature,
 };
 use crate::event::{Event, Observer, Phase, PhaseTotals, Sample};
 use crate::meter::series::Summary;
@@ -81,6 +81,10 @@ fn fold(record: &mut RunRecord, event: &Event) {
             if let Some(last) = record.phases.iter_mut().rfind(|p| p.totals.phase == *phase) {
                 last.measured = Some(measured.clone());
             }
+        }
+        Event::Temperature { at_nanos, milli_celsius } => {
+            let reading = Temperature { at_nanos: *at_nanos, milli_celsius: *milli_celsius };
+            record.conditions.temperatures.push(reading);
         }
         Event::FirstDifference { offset } => {
             record.first_difference.get_or_insert(*offset);

@@ -7,6 +7,7 @@ mod builder;
 pub(crate) mod lab;
 mod page;
 pub mod record;
+mod tests_table;
 mod text;
 
 pub use builder::{RecordBuilder, without_secrets};

@@ -9,14 +9,17 @@ use std::time::Duration;
 use super::bottleneck;
 use super::page::{Page, cells, number, short};
 use super::record::{FileFacts, PhaseRecord, RunRecord};
+use super::tests_table;
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
 use crate::event::{BadRange, Phase, Span, Verdict};
 use crate::text::printable;
-use crate::units::{Bytes, MIB, Rate, spoken};
+use crate::units::{Bytes, MIB, Rate, brief, spoken};
 
 /// Bad ranges that are listed; the record has more.
 const RANGES: usize = 20;
+/// Tests of a benchmark that have a table each.
+const TABLES: usize = 3;
 
 /// The timing report of a run.
 pub fn timing_report(record: &RunRecord) -> String {
@@ -24,8 +27,14 @@ pub fn timing_report(record: &RunRecord) -> String {
     heading(&mut page, record);
     page.blank();
     circumstances(&mut page, record);
+    tests_table::setting(&mut page, record);
     page.blank();
+    // More tests than these are read as one table.
+    let many = record.phases.iter().filter(|phase| phase.test.is_some()).count() > TABLES;
     for phase in &record.phases {
+        if phase.test.is_some() && many {
+            continue;
+        }
         if has_table(phase) {
             page.blank();
             table(&mut page, phase, record);
@@ -35,8 +44,13 @@ pub fn timing_report(record: &RunRecord) -> String {
         }
     }
     page.blank();
-    boot_read(&mut page, record);
-    page.field("bottleneck", &bottleneck::sentence(record));
+    if record.bench.is_some() {
+        tests_table::table(&mut page, record);
+        tests_table::boot_times(&mut page, record);
+    } else {
+        boot_read(&mut page, record);
+        page.field("bottleneck", &bottleneck::sentence(record));
+    }
     page.blank();
     findings(&mut page, record);
     page.0
@@ -213,6 +227,9 @@ fn access(page: &mut Page, geometry: &Geometry) {
 
 fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
     let totals = &phase.totals;
+    if let Some(test) = &phase.test {
+        page.field("test", &test.name);
+    }
     let name = totals.phase.name();
     page.field(name, &format!("{} bytes = {}", totals.bytes, Bytes(totals.bytes)));
     let (seconds, ios) = (totals.took().as_secs_f64(), totals.ios);
@@ -241,6 +258,19 @@ fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         "",
         &format!("below half the median: {below} of {all} s; nothing completed: {nothing} s"),
     );
+    let brief = |nanos| brief(Duration::from_nanos(nanos));
+    if let Some(latency) = phase.measured.as_ref().and_then(|measured| measured.latency.as_ref()) {
+        page.field(
+            "",
+            &format!(
+                "latency: median {}, p99 {}, p99.9 {}, slowest {}",
+                brief(latency.p50_nanos),
+                brief(latency.p99_nanos),
+                brief(latency.p999_nanos),
+                brief(latency.max_nanos)
+            ),
+        );
+    }
     for change in record.io_sizes.iter().filter(|change| change.phase == totals.phase) {
         page.field(
             "",
@@ -254,8 +284,10 @@ fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
 
 /// Whether speeds are worth a table: those of the two passes always, others from a second on.
 fn has_table(phase: &PhaseRecord) -> bool {
-    let long = matches!(phase.totals.phase, Phase::Write | Phase::Verify | Phase::Download)
-        || phase.totals.took() >= Duration::from_secs(1);
+    let long = matches!(
+        phase.totals.phase,
+        Phase::Write | Phase::Verify | Phase::Download | Phase::TestWrite | Phase::TestRead
+    ) || phase.totals.took() >= Duration::from_secs(1);
     phase.totals.bytes > 0 && long
 }
 
@@ -318,7 +350,7 @@ fn findings(page: &mut Page, record: &RunRecord) {
     for (label, verdict) in [("source", &record.source_verdict), ("medium", &record.media_verdict)]
     {
         let download = record.phases.iter().any(|phase| phase.totals.phase == Phase::Download);
-        if label == "medium" && download && verdict.is_none() {
+        if (label == "medium" && download || record.bench.is_some()) && verdict.is_none() {
             continue;
         }
         let missing = || "not checked".to_owned();
@@ -339,8 +371,9 @@ fn findings(page: &mut Page, record: &RunRecord) {
     for remark in &record.warnings {
         page.field("warning", &format!("{} [{}]", remark.message, remark.code));
     }
-    // Of no use to a reader: a machine without a desktop has no sleep lock to take.
-    for remark in record.notes.iter().filter(|remark| remark.code != "no-sleep-lock") {
+    // Of no use to a reader: a machine without a desktop has neither lock to take.
+    const HELD: [&str; 2] = ["no-sleep-lock", "no-power-profile"];
+    for remark in record.notes.iter().filter(|remark| !HELD.contains(&&*remark.code)) {
         page.field("note", &format!("{} [{}]", remark.message, remark.code));
     }
 }

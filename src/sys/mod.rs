@@ -6,3 +6,4 @@
 pub mod buffer;
 pub mod ioctl;
 pub mod sgio;
+pub mod uring;

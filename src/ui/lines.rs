@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::event::measure::{Measured, Order, Test};
 use crate::event::{BadRange, Ending, Event, Phase, PhaseTotals, Span, Verdict};
 use crate::text::printable;
-use crate::units::{Bytes, spoken};
+use crate::units::{Bytes, brief, spoken};
 
 /// The lines an event is worth; most events of a second are worth none.
 pub(super) fn lines(event: &Event) -> Vec<String> {
@@ -20,6 +20,7 @@ fn texts(event: &Event) -> Vec<String> {
         | Event::Progress { .. }
         | Event::Sample(_)
         | Event::Busy { .. }
+        | Event::Temperature { .. }
         | Event::DiscardChunk { .. } => vec![],
         Event::PhaseEnded(totals) => vec![phase_ended(totals)],
         Event::IoSize { phase, bytes } => {
@@ -93,7 +94,7 @@ fn test(test: &Test) -> String {
 fn measured(measured: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(latency) = &measured.latency {
-        let short = |nanos| spoken(Duration::from_nanos(nanos));
+        let short = |nanos| brief(Duration::from_nanos(nanos));
         lines.push(format!(
             "latency: median {}, p99 {}, slowest {}",
             short(latency.p50_nanos),

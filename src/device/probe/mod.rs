@@ -113,6 +113,27 @@ impl System {
         parse::stat(&text(&folder.join("stat"))?)
     }
 
+    /// Largest request that the kernel sends to the device, in bytes
+    /// (Documentation/ABI/stable/sysfs-block, `max_sectors_kb`).
+    pub fn max_request(&self, rdev: (u32, u32)) -> Option<u64> {
+        let folder = self.folder(rdev)?;
+        let disk = if folder.join("partition").exists() { folder.parent()? } else { &folder };
+        number(&disk.join("queue/max_sectors_kb"))?.checked_mul(1024)
+    }
+
+    /// The first sensor of the device, thousandths of a degree Celsius: nvme has one since Linux
+    /// 5.5, SATA drives through the module drivetemp since 5.6 (Documentation/hwmon/drivetemp.rst).
+    pub fn temperature(&self, rdev: (u32, u32)) -> Option<i64> {
+        let device = self.folder(rdev)?.join("device");
+        let hwmon = |folder: &Path| {
+            let name = names(folder).into_iter().find(|name| name.starts_with("hwmon"))?;
+            Some(folder.join(name))
+        };
+        // drivetemp and nvme hang their sensors below a folder `hwmon` of the device.
+        let sensor = hwmon(&device.join("hwmon")).or_else(|| hwmon(&device))?;
+        text(&sensor.join("temp1_input"))?.parse().ok()
+    }
+
     /// On which devices a file (or a block device that is read as a source) lies.
     pub fn source_at(&self, path: &Path) -> Result<SourceAt> {
         let shown = || printable_path(path);

@@ -5,6 +5,7 @@
 //! Specification 1995 (UCS-2, big endian), El Torito 1.0 (validation entry, section headers).
 
 use std::io;
+use std::ops::Range;
 
 use super::super::bytes::{has, le16, le32, u8_at};
 use super::super::printable::{label, label16};
@@ -17,6 +18,8 @@ pub(crate) const DESCRIPTORS: u64 = 16 * SECTOR;
 const DESCRIPTOR_LIMIT: u64 = 32;
 const DIRECTORY_LIMIT: u32 = 1 << 20;
 const NAME_LIMIT: usize = 16_384;
+/// Folders in folders; ECMA-119 allows eight levels, Rock Ridge more.
+const DEPTH_LIMIT: u32 = 16;
 
 /// One entry of the El Torito catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +103,51 @@ impl IsoVolume {
             }
         }
         Ok(false)
+    }
+
+    /// Names and extents of the files in all folders, the better-named tree where there are two.
+    /// Bounded: an image may describe a tree without end.
+    pub(crate) fn files(&self, view: &View<'_>) -> io::Result<Vec<(String, Range<u64>)>> {
+        let mut files: Vec<(String, Range<u64>)> = Vec::new();
+        // Joliet has whole names.
+        let tree = self.roots.iter().find(|root| root.joliet).or_else(|| self.roots.first());
+        let mut folders: Vec<(Root, u32)> = tree.map(|root| (*root, 0)).into_iter().collect();
+        let mut left = NAME_LIMIT;
+        while let Some((folder, depth)) = folders.pop() {
+            let at = self.start.saturating_add(folder.at.saturating_mul(SECTOR));
+            let len = usize::try_from(folder.len.min(DIRECTORY_LIMIT)).unwrap_or(0);
+            let bytes = view.some(at, len)?;
+            for record in records(&bytes) {
+                let (Some(name), Some(extent)) =
+                    (record_name(record, folder.joliet), extent(record, folder.joliet))
+                else {
+                    continue;
+                };
+                left = left.saturating_sub(1);
+                // The entries for the folder itself and its parent are one byte, 0 and 1 (6.8.2.2).
+                let own = record.get(32) == Some(&1) && matches!(record.get(33), Some(0 | 1));
+                if own || left == 0 {
+                    continue;
+                }
+                // Bit 1 of the file flags: a directory (9.1.6).
+                if u8_at(record, 25).is_some_and(|flags| flags & 2 != 0) {
+                    if depth < DEPTH_LIMIT {
+                        folders.push((extent, depth + 1));
+                    }
+                } else {
+                    let start = self.start.saturating_add(extent.at.saturating_mul(SECTOR));
+                    let end = start.saturating_add(u64::from(extent.len));
+                    match files.last_mut() {
+                        // A file over 4 GiB has several records, one behind the other (6.5.1).
+                        Some((last, range)) if *last == name && range.end == start => {
+                            range.end = end;
+                        }
+                        _ => files.push((name, start..end)),
+                    }
+                }
+            }
+        }
+        Ok(files)
     }
 
     fn find(&self, view: &View<'_>, directory: Root, name: &str) -> io::Result<Option<Root>> {
