@@ -463,8 +463,19 @@ pub(crate) enum ImagesShow {
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// Keep the stick as FILE (it boots in an emulator)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "championship")]
     pub(crate) keep: Option<PathBuf>,
+    /// Measure models of seven sticks in five events, in simulated time, and compare them on a page
+    #[arg(long)]
+    pub(crate) championship: bool,
+    /// Where the championship's records and page go; the folder is made
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "mediawriter-championship",
+        requires = "championship"
+    )]
+    pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
 }

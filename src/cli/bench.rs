@@ -116,7 +116,13 @@ fn approved(
 }
 
 fn wish(args: &Bench) -> Wish<'_> {
-    Wish { purpose: purpose(args), gate: &args.gate, image_size: None, source: None }
+    Wish {
+        purpose: purpose(args),
+        gate: &args.gate,
+        image_size: None,
+        source: None,
+        measures: true,
+    }
 }
 
 fn labels(args: &Bench) -> Result<BTreeMap<String, String>> {
@@ -272,7 +278,7 @@ fn plan(
         discard: args.discard,
         round,
         engine,
-        holds_data: true,
+        holds_data: !matches!(target, Target::Sim(spec) if !spec.data),
     };
     Ok((plan, bench))
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::Demo;
+use super::championship;
 use super::open::{Target, locate};
 use super::session::Session;
 use crate::cancel::CancelToken;
@@ -33,6 +34,9 @@ const IMAGE: usize = 96 << 20;
 const GREETING: &[u8] = b"Hello from the stick that mediawriter made.\r\n\0";
 
 pub(super) fn run(args: &Demo, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    if args.championship {
+        return championship::run(args, words, &cancel);
+    }
     let (path, keep) = match &args.keep {
         Some(path) => (path.clone(), true),
         None => (scratch(), false),

@@ -41,7 +41,13 @@ fn approved(
     cancel: &CancelToken,
 ) -> Result<(Target, Opened, Option<Switched>)> {
     let word = args.target.clone().ok_or_else(|| usage("no TARGET was given"))?;
-    let wish = Wish { purpose: Purpose::Discard, gate: &args.gate, image_size: None, source: None };
+    let wish = Wish {
+        purpose: Purpose::Discard,
+        gate: &args.gate,
+        image_size: None,
+        source: None,
+        measures: false,
+    };
     let target = resolve(&word, &wish)?;
     wanted(args, target.facts().size)?;
     let switch = match &target {

@@ -99,6 +99,7 @@ fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
         gate: &args.gate,
         image_size: image.source().at_least(),
         source: image.at(),
+        measures: false,
     }
 }
 

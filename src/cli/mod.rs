@@ -14,6 +14,7 @@ use crate::ui;
 pub mod args;
 mod bench;
 mod bmap;
+mod championship;
 mod demo;
 mod devices;
 mod discard;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::args::{Gate, Tuning};
 use crate::cancel::CancelToken;
-use crate::device::facts::{Bus, Facts};
+use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::file::FileDevice;
 use crate::device::handle::Access;
 use crate::device::linux::LinuxDevice;
@@ -52,6 +52,8 @@ pub(super) struct Wish<'a> {
     pub(super) gate: &'a Gate,
     pub(super) image_size: Option<u64>,
     pub(super) source: Option<SourceAt>,
+    /// Whether its speed is all that counts.
+    pub(super) measures: bool,
 }
 
 impl Wish<'_> {
@@ -79,6 +81,12 @@ pub(super) fn resolve(word: &OsStr, wish: &Wish<'_>) -> Result<Target> {
     if let Some(spec) = word.to_str().and_then(|text| text.strip_prefix("sim:")) {
         let spec = sim::spec::parse(spec).map_err(|why| Error::usage(format!("sim: {why}")))?;
         fits(wish.image_size, spec.size, "the simulated stick")?;
+        if !spec.data && !wish.measures {
+            return Err(Error::refused(
+                "this simulated stick keeps no data: it can only be measured",
+            )
+            .hint("mediawriter bench; or add data=yes, where its data fits into memory"));
+        }
         return Ok(Target::Sim(Box::new(spec)));
     }
     let system = System::host();
@@ -156,7 +164,12 @@ impl Target {
                 size: spec.size,
                 logical_block: spec.sector,
                 bus: Bus::Sim,
-                model: Some("simulated stick".to_owned()),
+                model: Some(spec.model.clone().unwrap_or_else(|| "simulated stick".to_owned())),
+                usb: spec.link.map(|speed| Usb {
+                    speed_mbit: Some(speed),
+                    driver: Some("uas".to_owned()),
+                    ..Usb::default()
+                }),
                 ..Facts::default()
             },
         }

@@ -50,7 +50,13 @@ fn prepare(
 ) -> Result<(Truth, Target, Opened)> {
     let truth = truth(args, cancel)?;
     let gate = Gate::default();
-    let wish = Wish { purpose: Purpose::ReadOnly, gate: &gate, image_size: None, source: None };
+    let wish = Wish {
+        purpose: Purpose::ReadOnly,
+        gate: &gate,
+        image_size: None,
+        source: None,
+        measures: false,
+    };
     let target = resolve(&args.target, &wish)?;
     let opened = target.open(Purpose::ReadOnly, words)?;
     Ok((truth, target, opened))

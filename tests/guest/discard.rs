@@ -273,6 +273,8 @@ fn a_flashed_hybrid_iso_boots_with_bios_and_uefi() {
 }
 
 #[test]
-fn a_flashed_memtest_boots_with_bios() {
+fn a_flashed_memtest_boots_with_bios_and_uefi() {
     boots("usb3.img", &["--bios-text", "--expect", "Memtest86"]);
+    // Under UEFI it draws on the framebuffer: its blue background is what there is to see.
+    boots("usb3.img", &["--fw", "ovmf", "--pixel", "0,0,170:0.3"]);
 }

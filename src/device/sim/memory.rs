@@ -14,6 +14,7 @@ const PAGE: u64 = 64 << 10;
 pub struct Memory {
     pages: Mutex<BTreeMap<u64, Box<[u8]>>>,
     prefill: u8,
+    keeps: bool,
     geometry: Geometry,
 }
 
@@ -31,7 +32,14 @@ impl Memory {
                 undefeated: vec![],
             },
         };
-        Self { pages: Mutex::default(), prefill, geometry }
+        Self { pages: Mutex::default(), prefill, keeps: true, geometry }
+    }
+
+    /// The same, but nothing is kept, and reads leave their buffer as it is. For models of devices
+    /// that are larger than memory, where the time is all that counts.
+    #[must_use]
+    pub fn forgetful(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, Box<[u8]>>> {
@@ -72,6 +80,10 @@ impl BlockDevice for Memory {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.check(offset, buf.len() as u64)?;
         let room = self.geometry.size.saturating_sub(offset);
+        if !self.keeps {
+            // Nobody looks at these bytes, and filling them would be most of the work.
+            return Ok(buf.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        }
         let len = buf.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let pages = self.pages();
         Self::pieces(offset, len, |page, inside, range| match pages.get(&page) {
@@ -88,6 +100,9 @@ impl BlockDevice for Memory {
         self.check(offset, buf.len() as u64)?;
         if offset + buf.len() as u64 > self.geometry.size {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        if !self.keeps {
+            return Ok(buf.len());
         }
         let mut pages = self.pages();
         Self::pieces(offset, buf.len(), |page, inside, range| {

@@ -11,12 +11,14 @@ use crate::time::SimClock;
 pub mod fake;
 pub mod fault;
 pub mod memory;
+pub mod models;
 pub mod spec;
 pub mod speed;
 
 /// Builds the device that a spec describes: memory, then fake capacity, then speed, then faults.
 pub fn build(spec: &spec::Spec, clock: &Arc<SimClock>) -> Box<dyn BlockDevice> {
     let memory = memory::Memory::new(spec.size, spec.sector, spec.prefill, spec.discard);
+    let memory = if spec.data { memory } else { memory.forgetful() };
     let mut device: Box<dyn BlockDevice> = Box::new(memory);
     if let Some(fake) = spec.fake {
         device = Box::new(fake::Fake::new(device, fake));

@@ -2,6 +2,7 @@
 
 use super::fake::FakeCapacity;
 use super::fault::{Effect, Fault, Op, Trigger};
+use super::models;
 use super::speed::Speed;
 use crate::units::{Bytes, Rate, parse_duration};
 
@@ -18,15 +19,26 @@ pub struct Spec {
     pub discard: bool,
     /// Fake capacity.
     pub fake: Option<FakeCapacity>,
+    /// Whether it keeps what is written; a model of a large device does not.
+    pub data: bool,
     /// Speed model.
     pub speed: Speed,
+    /// What it is called, when it is a model of a device.
+    pub model: Option<String>,
+    /// Its link, Mbit/s, when it is a USB device.
+    pub link: Option<u32>,
     /// Faults, innermost first.
     pub faults: Vec<Fault>,
 }
 
 /// Parses the text behind `sim:`.
 pub fn parse(text: &str) -> Result<Spec, String> {
-    let mut words = text.split(',');
+    let (first, rest) =
+        text.split_once(',').map_or((text, None), |(size, rest)| (size, Some(rest)));
+    // A model is a spec of its own, to which keys are added.
+    let model = models::find(first);
+    let first = model.map_or(first, |model| model.spec);
+    let mut words = first.split(',').chain(rest.into_iter().flat_map(|rest| rest.split(',')));
     let size = size(words.next().unwrap_or_default())?;
     let mut spec = Spec {
         size,
@@ -34,7 +46,10 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         prefill: 0,
         discard: true,
         fake: None,
+        data: true,
         speed: Speed::default(),
+        model: model.map(|model| model.title.to_owned()),
+        link: None,
         faults: Vec::new(),
     };
     let (mut real, mut wraps) = (None, false);
@@ -52,6 +67,18 @@ pub fn parse(text: &str) -> Result<Spec, String> {
             "cache" => spec.speed.cache = self::size(value)?,
             "cached_rate" => spec.speed.cached = rate(value)?,
             "latency" => spec.speed.latency = parse_duration(value).map_err(|e| e.to_string())?,
+            "spinup" => spec.speed.spinup = parse_duration(value).map_err(|e| e.to_string())?,
+            "noise" => spec.speed.noise = percent(value)?,
+            "stalled" => spec.speed.stalled = percent(value)?.min(0.99),
+            "period" => spec.speed.period = parse_duration(value).map_err(|e| e.to_string())?,
+            "low" => spec.speed.low = parse_duration(value).map_err(|e| e.to_string())?,
+            "low_rate" => spec.speed.low_rate = rate(value)?,
+            "data" => spec.data = yes_or_no(value)?,
+            "link" => {
+                let speed =
+                    value.parse().map_err(|_| format!("link={}: Mbit/s", value.escape_debug()))?;
+                spec.link = Some(speed);
+            }
             "real" => real = Some(self::size(value)?),
             "mode" if value == "wrap" => wraps = true,
             "mode" if value == "limbo" => wraps = false,
@@ -59,7 +86,8 @@ pub fn parse(text: &str) -> Result<Spec, String> {
             _ => {
                 return Err(format!(
                     "'{}' is not known: keys are sector, prefill, discard, rate, write_rate, \
-                     read_rate, cache, cached_rate, latency, real, mode=wrap|limbo, fault",
+                     read_rate, cache, cached_rate, latency, spinup, noise, stalled, period, low, \
+                     low_rate, data, link, real, mode=wrap|limbo, fault",
                     word.escape_debug()
                 ));
             }
@@ -70,6 +98,9 @@ pub fn parse(text: &str) -> Result<Spec, String> {
             "the size must be a multiple of the sector size, {} bytes",
             spec.sector
         ));
+    }
+    if !spec.speed.period.is_zero() && spec.speed.low >= spec.speed.period {
+        return Err("low must be shorter than period".to_owned());
     }
     if let Some(real) = real {
         if real == 0 || real >= spec.size || real % u64::from(spec.sector) != 0 {
@@ -86,6 +117,12 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     text.parse::<Rate>().map(|r| r.bytes_per_second).map_err(|e| e.to_string())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    number.map(|n| n / 100.0).ok_or_else(|| format!("'{}' is no percentage", text.escape_debug()))
 }
 
 fn sector(text: &str) -> Result<u32, String> {
