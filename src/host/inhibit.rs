@@ -48,56 +48,16 @@ fn inhibit_over(socket: &Path, why: &str) -> Result<Inhibitor, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read};
+    use std::io::{ErrorKind, PipeReader, Read};
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
-    use std::process::{Child, Command, Stdio};
     use std::sync::mpsc::{self, Sender};
     use std::time::Duration;
 
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
+    use super::super::bus::lab::Bus;
     use super::*;
     use crate::time::{Clock, SystemClock};
-
-    /// A bus of our own, ended with the test.
-    struct Bus {
-        daemon: Child,
-        socket: PathBuf,
-        _dir: tempfile::TempDir,
-    }
-
-    impl Bus {
-        /// `None` where dbus-daemon is not installed.
-        fn start() -> Option<Self> {
-            let dir = tempfile::tempdir().unwrap();
-            let socket = dir.path().join("bus");
-            let address = format!("--address=unix:path={}", socket.display());
-            let mut daemon = Command::new("dbus-daemon")
-                .args(["--session", "--nofork", "--nopidfile", "--print-address=1", &address])
-                .stdout(Stdio::piped())
-                .spawn()
-                .map_err(|e| eprintln!("SKIPPED: dbus-daemon (Debian package dbus): {e}"))
-                .ok()?;
-            // It prints its address once it listens.
-            let mut line = String::new();
-            BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-            let bus = Self { daemon, socket, _dir: dir };
-            if line.is_empty() {
-                eprintln!("SKIPPED: dbus-daemon ended at once (it wants a user with a name)");
-                return None;
-            }
-            assert!(line.starts_with("unix:path="), "{line}");
-            Some(bus)
-        }
-    }
-
-    impl Drop for Bus {
-        fn drop(&mut self) {
-            self.daemon.kill().ok();
-            self.daemon.wait().ok();
-        }
-    }
 
     /// Stands for logind: hands out one end of a pipe and passes on what it was asked.
     struct FakeLogind {
