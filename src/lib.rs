@@ -8,6 +8,7 @@
 //! cli                            what was typed becomes a job; wires everything together
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
 //! device   source   host         block devices; where images come from; the computer, the caller
+//! analysis                       verdicts over speeds
 //! catalog  proof  decode         images with a name; who signed a list; images out of compressed files
 //! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps, lists
 //! event  error  units  time  text  cancel        vocabulary
@@ -32,6 +33,7 @@
 //! * *verdict*: matched, differs, or not checked; the last is never a success.
 //! * *run* and *record*: one call of a command, and the JSON file that keeps what it measured.
 
+pub mod analysis;
 pub mod bench;
 pub mod cancel;
 pub mod catalog;

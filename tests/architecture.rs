@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("catalog", &["digest", "error", "event", "proof", "text"]),
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
+    ("analysis", &["event", "meter::series", "units"]),
     ("host", &["cancel", "error", "text", "time"]),
     ("decode", &["digest", "error", "image", "text", "units"]),
     (
@@ -81,6 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "report",
         &[
+            "analysis",
             "device::Caches",
             "device::Geometry",
             "device::facts",
@@ -96,6 +98,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "ui",
         &[
+            "analysis",
             "device::facts",
             "device::policy",
             "device::refusal",
@@ -109,6 +112,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "analysis",
             "bench",
             "cancel",
             "catalog",

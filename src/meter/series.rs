@@ -153,12 +153,14 @@ fn judged(rows: &[Sample]) -> &[Sample] {
     }
 }
 
-fn nearest_rank(sorted: &[u64], percent: usize) -> u64 {
+/// The value at rank `ceil(percent / 100 * n)` of ascending values; 0 when there is none.
+pub fn nearest_rank(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-fn per_second(bytes: u64, nanos: u64) -> u64 {
+/// Bytes a second, rounded; 0 when no time passed.
+pub fn per_second(bytes: u64, nanos: u64) -> u64 {
     let half = u128::from(nanos / 2);
     let speed = (u128::from(bytes) * u128::from(SECOND) + half).checked_div(u128::from(nanos));
     speed.map_or(0, |speed| u64::try_from(speed).unwrap_or(u64::MAX))
