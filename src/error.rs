@@ -24,13 +24,15 @@ pub enum Kind {
     MediaMismatch,
     /// Written, but a check that was asked for could not be made.
     Unverified,
+    /// A comparison found what it was told to look for: the new runs are slower.
+    Regression,
     /// A signal ended the run; the number is re-raised after the medium was made unbootable.
     Cancelled(i32),
 }
 
 impl Kind {
     /// Every kind with a fixed exit code, for documentation and its test.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Io,
         Self::Internal,
         Self::Usage,
@@ -38,6 +40,7 @@ impl Kind {
         Self::SourceMismatch,
         Self::MediaMismatch,
         Self::Unverified,
+        Self::Regression,
     ];
 
     /// The process' exit code. Success is 0; a signal N ends as the shell shows it, 128 + N.
@@ -49,6 +52,7 @@ impl Kind {
             Self::SourceMismatch => 4,
             Self::MediaMismatch => 5,
             Self::Unverified => 6,
+            Self::Regression => 7,
             Self::Cancelled(signal) => u8::try_from(128 + signal).unwrap_or(1),
         }
     }

@@ -83,6 +83,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "report",
         &[
             "analysis",
+            "analysis",
             "device::Caches",
             "device::Geometry",
             "device::facts",

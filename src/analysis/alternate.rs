@@ -38,8 +38,7 @@ pub struct Alternation {
 pub(super) fn find(series: &Series) -> Option<Alternation> {
     let seconds = series.seconds();
     let speeds: Vec<f64> = seconds.full().iter().map(|&bytes| (bytes as f64).max(1.0)).collect();
-    let logs: Vec<f64> =
-        speeds.windows(SMOOTH).map(|near| median(near).log2()).collect();
+    let logs: Vec<f64> = speeds.windows(SMOOTH).map(|near| median(near).log2()).collect();
     let threshold = two_levels(&logs)?;
     let mut high: Vec<bool> = logs.iter().map(|&log| log > threshold).collect();
     without_short(&mut high, false, SMOOTH);

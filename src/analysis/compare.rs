@@ -112,7 +112,10 @@ mod tests {
         assert!((seen.ratio - 1.502).abs() < 0.001, "{seen}");
         assert!((1.47..1.53).contains(&seen.low) && (1.47..1.54).contains(&seen.high), "{seen}");
         let told = seen.to_string();
-        assert!(told.starts_with("1.501 times (95 % interval 1.4") || told.starts_with("1.502"), "{told}");
+        assert!(
+            told.starts_with("1.501 times (95 % interval 1.4") || told.starts_with("1.502"),
+            "{told}"
+        );
     }
 
     #[test]

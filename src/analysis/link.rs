@@ -182,11 +182,11 @@ mod tests {
     fn the_ceilings_of_the_articles_are_seen_and_what_is_above_or_below_is_not() {
         let pcie = Link::Pcie { now: 5_000, lanes: 1, most: 16_000, most_lanes: 4 };
         for (link, speed, share) in [
-            (usb(5_000, false), 372, Some(74)),  // write of the KIOXIA and others
-            (usb(5_000, false), 394, Some(79)),  // read of the same
+            (usb(5_000, false), 372, Some(74)), // write of the KIOXIA and others
+            (usb(5_000, false), 394, Some(79)), // read of the same
             (usb(10_000, false), 933, Some(77)), // KIOXIA
-            (usb(10_000, false), 469, None),     // the stick SSDs are slower than 10 Gbit/s
-            (pcie, 464, Some(93)),               // P3 Plus on one lane of PCIe 2.0
+            (usb(10_000, false), 469, None),    // the stick SSDs are slower than 10 Gbit/s
+            (pcie, 464, Some(93)),              // P3 Plus on one lane of PCIe 2.0
             (pcie, 413, None),
             (usb(480, true), 38, Some(63)),
             (usb(480, true), 15, None),

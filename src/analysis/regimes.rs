@@ -159,7 +159,8 @@ impl Buckets {
 /// differences of neighbours, the median one and all but the largest, whichever is more. The
 /// first does not see rare stalls, the second alone would take a few cliffs for noise.
 fn spread(values: &[f64]) -> f64 {
-    let mut differences: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let mut differences: Vec<f64> =
+        values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let robust = 1.4826 * median(&differences);
     differences.sort_unstable_by(f64::total_cmp);
     let few = (differences.len() / 100).max((differences.len() / 6).min(3));
@@ -224,7 +225,11 @@ pub(super) fn line(values: &[f64]) -> (f64, f64) {
         along += at(index).powi(2);
         own += (value - centre).powi(2);
     }
-    if along == 0.0 { (0.0, own) } else { (across / along, (own - across * across / along).max(0.0)) }
+    if along == 0.0 {
+        (0.0, own)
+    } else {
+        (across / along, (own - across * across / along).max(0.0))
+    }
 }
 
 /// The series with what every search in it needs.
@@ -257,7 +262,10 @@ impl<'a> Work<'a> {
         loop {
             let borders = [&[0], cuts.as_slice(), &[self.series.len()]].concat();
             let step = |at: usize| {
-                let (a, b) = (self.speed(borders[at], borders[at + 1]), self.speed(borders[at + 1], borders[at + 2]));
+                let (a, b) = (
+                    self.speed(borders[at], borders[at + 1]),
+                    self.speed(borders[at + 1], borders[at + 2]),
+                );
                 1.0 - a.min(b) / a.max(b).max(1e-9)
             };
             let least = (0..cuts.len()).map(|at| (step(at), at)).min_by(|a, b| a.0.total_cmp(&b.0));

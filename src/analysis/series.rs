@@ -157,7 +157,10 @@ mod tests {
     #[test]
     fn nothing_is_a_series_too() {
         let none = Series::of(&[]);
-        assert_eq!((none.bytes(), none.nanos(), none.full().len(), none.seconds().len()), (0, 0, 0, 0));
+        assert_eq!(
+            (none.bytes(), none.nanos(), none.full().len(), none.seconds().len()),
+            (0, 0, 0, 0)
+        );
         assert_eq!(none.part(3, 9).len(), 0);
     }
 }

@@ -61,7 +61,8 @@ impl Stats {
         let rank = |percent| nearest_rank(&sorted, percent);
         let median = rank(50);
         let below = |share: u64| {
-            let slow = sorted.iter().filter(|&&s| u128::from(s) * u128::from(share) < median.into());
+            let slow =
+                sorted.iter().filter(|&&s| u128::from(s) * u128::from(share) < median.into());
             slow.count() as u64
         };
         let (own_mean, stddev) = moments(&sorted);

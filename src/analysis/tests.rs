@@ -54,7 +54,11 @@ fn devices() -> Vec<(&'static str, Model, &'static [&'static str])> {
     let hot = [(60.0, 210.0 * MIB), (60.0, 430.0 * MIB)];
     let ramp = (0..6_000).map(|tenth| (200.0 - f64::from(tenth) / 60.0) * MIB).collect();
     vec![
-        ("KIOXIA", flat(1_340.0, 356.0).noisy(0.008, 1), &["link-limited", "cache-not-reached", "steady"]),
+        (
+            "KIOXIA",
+            flat(1_340.0, 356.0).noisy(0.008, 1),
+            &["link-limited", "cache-not-reached", "steady"],
+        ),
         (
             "I-O DATA",
             flat(40.0, 361.0).then(800.0, 290.0 * MIB).noisy(0.02, 2),
@@ -114,7 +118,11 @@ fn the_cliffs_of_the_articles_have_their_bytes_and_speeds() {
         near(cliff.at_bytes, at * MIB, 0.02, name);
         near(cliff.before, before * MIB, 0.03, name);
         near(cliff.after, after * MIB, 0.03, name);
-        assert_eq!(cliff.confidence, if name == "I-O DATA" { Confidence::Certain } else { Confidence::Certain }, "{name}");
+        assert_eq!(
+            cliff.confidence,
+            if name == "I-O DATA" { Confidence::Certain } else { Confidence::Certain },
+            "{name}"
+        );
     }
 }
 
@@ -188,7 +196,9 @@ fn sweep(seed: u64) -> (usize, Vec<String>) {
             [place, cliff.before as f64 / before - 1.0, cliff.after as f64 / after - 1.0]
         });
         let good = |limits: [f64; 3]| {
-            seen.is_some_and(|seen| seen.iter().zip(limits).all(|(error, most)| error.abs() <= most))
+            seen.is_some_and(|seen| {
+                seen.iter().zip(limits).all(|(error, most)| error.abs() <= most)
+            })
         };
         known += usize::from(case.is_knowable());
         let acceptable = if case.is_knowable() {
@@ -248,7 +258,8 @@ fn a_device_that_changes_gradually_has_no_cliff() {
         for change in [0.95, 0.8, 0.5, 0.3, 1.3, 2.0] {
             for seconds in [60_u32, 300, 2_000] {
                 let tenths = seconds * 10;
-                let speed = |t| 100.0 * MIB * (1.0 + (change - 1.0) * f64::from(t) / f64::from(tenths));
+                let speed =
+                    |t| 100.0 * MIB * (1.0 + (change - 1.0) * f64::from(t) / f64::from(tenths));
                 for seed in 0..4 {
                     let model = Model((0..tenths).map(speed).collect()).noisy(cov, seed);
                     let mut seen = accusations(&judged(&model.in_blocks(MIB)));

@@ -25,7 +25,7 @@ pub struct Cli {
 pub const EXIT_CODES: &str = "\
 Exit codes: 0 done and every requested check matched; 1 could not complete; 2 usage;
 3 refused by the safety policy; 4 source is not the published one; 5 medium differs;
-6 written, but not verified; 128+N ended by signal N.";
+6 written, but not verified; 7 slower than report --fail-slower allows; 128+N ended by signal N.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Discard(DiscardArgs),
     /// Measure sticks; reads only unless --destructive is given
     Bench(Bench),
+    /// Compare measurements: tables, charts, a page; takes records, logs and output of fio
+    Report(Report),
     /// Download an image into the cache or a file; goes on where it stopped
     Download(Download),
     /// List disks: what they are, how they are connected, whether flash would accept them
@@ -368,6 +370,88 @@ pub(crate) struct Bench {
     pub(crate) tuning: Tuning,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// For a terminal
+    Text,
+    /// For a web page or an issue
+    Markdown,
+    /// For a spreadsheet: plain bytes and seconds
+    Csv,
+    /// For a program
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PaletteWord {
+    /// Colours that people with any colour vision can tell apart
+    Safe,
+    /// Those of fio-plot
+    FioPlot,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
+pub(crate) struct Report {
+    /// Records, per-second logs, fio's JSON and bandwidth logs, or folders of them
+    #[arg(value_name = "RECORD", required_unless_present = "last")]
+    pub(crate) records: Vec<PathBuf>,
+    /// The newest N records of the state folder
+    #[arg(long, value_name = "N", conflicts_with = "records")]
+    pub(crate) last: Option<usize>,
+    /// Form of the table
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: TableFormat,
+    /// Write the table to FILE
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write a page with tables, charts and verdicts to FILE; it needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write each chart to a file of its own: NAME-1.svg, NAME-2.svg, ...
+    #[arg(long, value_name = "NAME")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Draw the speeds in the terminal
+    #[arg(long)]
+    pub(crate) chart: bool,
+    /// With characters of ASCII alone
+    #[arg(long, requires = "chart")]
+    pub(crate) ascii: bool,
+    /// Draw from this time on
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) from: Option<Duration>,
+    /// Draw up to this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) to: Option<Duration>,
+    /// Only devices whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) device: Option<String>,
+    /// Only tests whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) test: Option<String>,
+    /// Heading of the page
+    #[arg(long, value_name = "TEXT", default_value = "Comparison of media")]
+    pub(crate) title: String,
+    /// Colours of charts
+    #[arg(long, value_enum, value_name = "NAME", default_value = "safe")]
+    pub(crate) palette: PaletteWord,
+    /// Rank and compare runs that are not comparable
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// A file that cannot be read is an error, not a warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// With two RECORDs, BASE and NEW: end with code 7 when NEW is slower by more than PERCENT
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) fail_slower: Option<f64>,
+    /// Write logs and JSON as bench-fio does, a folder for each device, so that fio-plot draws them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) export_fio: Option<PathBuf>,
+    /// Write the times of all runs as hyperfine does (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export_hyperfine: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

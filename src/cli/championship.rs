@@ -15,7 +15,10 @@ use crate::cancel::CancelToken;
 use crate::device::sim;
 use crate::error::{Error, Kind, Result};
 use crate::host::invoker::Invoker;
+use crate::report::compare::groups;
+use crate::report::html::Options;
 use crate::report::record;
+use crate::report::table::text;
 use crate::text::printable_path;
 use crate::time::SimClock;
 use crate::ui;
@@ -127,11 +130,15 @@ fn measure(
     Ok(session.end(&done.map(|()| format!("{} measured", target.name()))))
 }
 
-/// Compares the runs of an event.
+/// Compares the runs of an event: a table on the screen, a page in the folder.
 fn page(folder: &Path, event: &Event, records: &[PathBuf], quiet: bool) -> Result<()> {
-    let _ = (folder, records);
+    let (runs, _) = super::report::load(records, true)?;
+    let path = folder.join(format!("{}.html", event.file));
+    let options = Options { title: format!("Championship: {}", event.title), ..Options::default() };
+    super::report::write_page(&path, &runs, &options)?;
     if !quiet {
-        ui::talk(&format!("\n{}", event.title));
+        ui::print(&format!("== {}\n\n{}\n", event.title, text(&groups(&runs, false))));
+        ui::talk(&format!("page: {}", printable_path(&path)));
     }
     Ok(())
 }

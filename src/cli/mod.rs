@@ -25,6 +25,7 @@ mod labels;
 mod open;
 mod origin;
 mod remote;
+mod report;
 mod session;
 mod source;
 mod trim;
@@ -78,6 +79,7 @@ impl Run {
                 None => discard::run(&args, &words, cancel),
             },
             Command::Bench(args) => bench::run(&args, &words, cancel),
+            Command::Report(args) => report::run(&args),
             Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),
             Command::Images(args) => images::run(&args),

@@ -3,10 +3,17 @@
 
 mod bottleneck;
 mod builder;
+pub mod chart;
+pub mod compare;
+pub mod export;
+pub mod html;
+pub mod import;
 #[cfg(test)]
 pub(crate) mod lab;
 mod page;
 pub mod record;
+pub mod runs;
+pub mod table;
 mod tests_table;
 mod text;
 

@@ -23,7 +23,7 @@ pub use crate::text::printable;
 pub use jsonl::JsonLines;
 pub use plain::PlainScreen;
 pub use seclog::SecondsLog;
-pub use tty::TtyScreen;
+pub use tty::{TtyScreen, columns, speaks_unicode};
 
 /// Where a screen or log writes to.
 pub type Writer = Box<dyn Write + Send>;

@@ -33,6 +33,20 @@ pub struct TtyScreen {
     sink: Sink,
 }
 
+/// Whether the locale says that the terminal can show more than ASCII.
+pub fn speaks_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    speaks_utf8(&locale.unwrap_or_default())
+}
+
+/// Columns of the terminal on standard output; 80 where there is none.
+pub fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(USUAL, |(width, _)| usize::from(width.0))
+}
+
 impl TtyScreen {
     /// A screen on standard error. For terminals; elsewhere messages are written and no progress.
     pub fn stderr() -> Self {
@@ -40,10 +54,7 @@ impl TtyScreen {
             let size = terminal_size::terminal_size_of(io::stderr());
             size.map_or(USUAL, |(width, _)| usize::from(width.0))
         };
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-        let blocks = speaks_utf8(&locale.unwrap_or_default());
+        let blocks = speaks_unicode();
         let target = ProgressDrawTarget::stderr_with_hz(10);
         Self::new(target, Box::new(width), blocks, Box::new(io::stderr()))
     }

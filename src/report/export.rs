@@ -1,0 +1,163 @@
+//! Runs as other tools read them: logs and JSON with the names and columns of bench-fio, so that
+//! fio-plot draws them, and hyperfine's JSON. Pure: names and texts come out.
+//!
+//! A log has a line for every second, those in which nothing completed included: fio-plot's own
+//! rescaling, which is wrong, is then never entered.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::runs::Run;
+use crate::event::measure::{Direction, Order};
+
+/// The files for one run: name and text.
+pub fn fio(run: &Run) -> Vec<(String, String)> {
+    let mode = match (run.order, run.direction) {
+        (Order::Random, Direction::Read) => "randread",
+        (Order::Random, Direction::Write) => "randwrite",
+        (Order::Sequential | Order::Trace, direction) => direction.name(),
+    };
+    let depth = run.queue_depth.max(1);
+    let stem = format!("{mode}-iodepth-{depth}-numjobs-1");
+    let ddir = u8::from(run.direction == Direction::Write);
+    let mut log = String::new();
+    let (mut end, mut offset) = (0, 0);
+    for row in &run.rows {
+        end += row.nanos;
+        let kib = u128::from(row.bytes) * 1_000_000_000 / 1024 / u128::from(row.nanos.max(1));
+        // A String takes every write.
+        writeln!(log, "{}, {kib}, {ddir}, {}, {offset}", end / 1_000_000, run.block).ok();
+        offset += row.bytes;
+    }
+    vec![(format!("{stem}_bw.1.log"), log), (format!("{stem}.json"), document(run, mode, depth))]
+}
+
+fn document(run: &Run, mode: &str, depth: u32) -> String {
+    let totals = &run.totals;
+    let rate = run.rate();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a speed")]
+    let bw_bytes = rate as u64;
+    let empty =
+        json!({"io_bytes": 0, "bw": 0, "bw_bytes": 0, "iops": 0.0, "runtime": 0, "total_ios": 0});
+    let mut percentiles = serde_json::Map::new();
+    let latency = run.latency.clone().unwrap_or_default();
+    for (name, value) in [
+        ("50.000000", latency.p50_nanos),
+        ("90.000000", latency.p90_nanos),
+        ("95.000000", latency.p95_nanos),
+        ("99.000000", latency.p99_nanos),
+        ("99.900000", latency.p999_nanos),
+        ("99.990000", latency.p9999_nanos),
+    ] {
+        percentiles.insert(name.to_owned(), value.into());
+    }
+    let clat = json!({
+        "min": latency.min_nanos, "max": latency.max_nanos, "mean": latency.mean_nanos,
+        "stddev": 0.0, "N": latency.count, "percentile": percentiles,
+    });
+    let full = json!({
+        "io_bytes": totals.bytes, "io_kbytes": totals.bytes / 1024, "bw": bw_bytes / 1024,
+        "bw_bytes": bw_bytes, "iops": run.iops(), "runtime": totals.nanos / 1_000_000,
+        "total_ios": totals.ios, "clat_ns": clat, "lat_ns": clat,
+    });
+    let (read, write) = match run.direction {
+        Direction::Read => (full, empty),
+        Direction::Write => (empty, full),
+    };
+    let options = json!({
+        "rw": mode, "bs": run.block.to_string(), "iodepth": depth.to_string(), "numjobs": "1",
+        "direct": "1", "filename": run.device,
+    });
+    let job = json!({"jobname": run.test, "job options": options, "read": read, "write": write});
+    let own = json!({
+        "device": run.device, "test": run.test, "conditions": run.conditions,
+        "findings": run.analysis.findings,
+    });
+    let file = json!({
+        "fio version": "fio-3.33", "global options": options, "jobs": [job],
+        "mediawriter": {"schema": "mediawriter-fio/1", "run": own},
+    });
+    format!("{file:#}\n")
+}
+
+/// hyperfine's `--export-json`: the times of all runs of a device in a test.
+pub fn hyperfine(runs: &[Run]) -> String {
+    let mut results = Vec::new();
+    for (test, group) in super::runs::by_test(runs) {
+        let mut devices: Vec<&str> = group.iter().map(|run| run.device.as_str()).collect();
+        devices.dedup();
+        devices.sort_unstable();
+        devices.dedup();
+        for device in devices {
+            let mut times: Vec<f64> =
+                group.iter().filter(|run| run.device == device).map(|run| run.seconds()).collect();
+            let all = times.clone();
+            times.sort_by(f64::total_cmp);
+            let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+            let spread: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
+            let stddev = (times.len() > 1).then(|| (spread / (times.len() - 1) as f64).sqrt());
+            results.push(json!({
+                "command": format!("{device}: {test}"), "mean": mean, "stddev": stddev,
+                "median": times.get(times.len() / 2), "min": times.first(), "max": times.last(),
+                "times": all, "exit_codes": vec![0; all.len()],
+            }));
+        }
+    }
+    format!("{:#}\n", json!({ "results": results }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Phase, Sample};
+    use crate::report::runs::Parts;
+
+    fn run() -> Run {
+        let row = |second, nanos, bytes| Sample {
+            phase: Phase::TestWrite,
+            second,
+            nanos,
+            bytes,
+            ios: 1,
+            slowest_nanos: 0,
+            tenths: [0; 10],
+        };
+        Run::from(Parts {
+            device: "stick".to_owned(),
+            test: "image-write".to_owned(),
+            direction: Direction::Write,
+            block: 1 << 20,
+            queue_depth: 2,
+            rows: vec![
+                row(0, 1_000_000_000, 4 << 20),
+                row(1, 1_000_000_000, 0),
+                row(2, 500_000_000, 1 << 20),
+            ],
+            ..Parts::default()
+        })
+    }
+
+    #[test]
+    fn a_log_has_every_second_and_comes_back_as_it_was() {
+        let files = fio(&run());
+        assert_eq!(files[0].0, "write-iodepth-2-numjobs-1_bw.1.log");
+        assert_eq!(
+            files[0].1,
+            "1000, 4096, 1, 1048576, 0\n2000, 0, 1, 1048576, 4194304\n2500, 2048, 1, 1048576, 4194304\n"
+        );
+        let (back, remarks) = crate::report::import::read(files[0].1.as_bytes(), "x").unwrap();
+        assert_eq!(back[0].totals.bytes, run().totals.bytes);
+        assert_eq!((back[0].rows.len(), remarks.len()), (3, 0));
+        let (back, _) = crate::report::import::read(files[1].1.as_bytes(), "x").unwrap();
+        assert_eq!((back[0].totals.bytes, back[0].queue_depth), (5 << 20, 2));
+    }
+
+    #[test]
+    fn hyperfine_gets_all_times() {
+        let text = hyperfine(&[run(), run(), run()]);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["results"][0]["times"].as_array().unwrap().len(), 3);
+        assert_eq!(value["results"][0]["median"], 2.5);
+    }
+}
