@@ -154,7 +154,7 @@ fn write_files(args: &Report, runs: &[Run], compared: &[Group]) -> Result<()> {
         let charts = compared
             .iter()
             .zip(by_test(runs))
-            .flat_map(|(group, (_, members))| drawings(group, &members, &options));
+            .flat_map(|(group, (_, members))| drawings(group, &members, &options).charts);
         for (index, (title, chart)) in charts.enumerate() {
             let mut name = stem.as_os_str().to_owned();
             name.push(format!("-{}.svg", index + 1));

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::chart::plot::{Axis, Curve, curve};
-use super::chart::svg::{Palette, bars, escaped, latencies, speeds};
+use super::chart::svg::{Palette, bars, escaped, fastest, latencies, small, speeds};
 use super::compare::{Group, groups};
 use super::runs::{Run, by_test};
 use super::table;
@@ -47,7 +47,8 @@ const STYLE: &str = "\
 font:16px/1.5 system-ui,sans-serif}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid var(--grid)}\
 h3{font-size:1rem}.scroll{overflow-x:auto}.scroll:focus{outline:2px solid #0072b2}table{border-collapse:collapse;width:100%}\
 th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}svg.chart{width:100%;min-width:620px;height:auto}\
+th:first-child,td:first-child{text-align:left}svg.chart{width:100%;min-width:620px;height:auto}.grid svg.chart{min-width:0}\
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1rem}\
 .note{color:var(--soft)}ul{padding-left:1.2rem}li{overflow-wrap:anywhere}\
 @media print{.scroll{overflow:visible}svg.chart{min-width:0;break-inside:avoid}body{max-width:none}}";
 
@@ -126,26 +127,37 @@ fn results(out: &mut String, group: &Group) {
     out.push_str("</tbody></table></div>");
 }
 
-fn figure(out: &mut String, label: &str, chart: Option<String>) {
-    if let Some(chart) = chart {
-        write!(
-            out,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{chart}</div>",
-            escaped(label)
-        )
-        .ok();
-    }
+fn figure(out: &mut String, label: &str, chart: &str) {
+    write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{chart}</div>",
+        escaped(label)
+    )
+    .ok();
 }
 
 fn charts(out: &mut String, group: &Group, runs: &[&Run], options: &Options) {
-    for (name, chart) in drawings(group, runs, options) {
-        figure(out, &name, Some(chart));
+    let drawn = drawings(group, runs, options);
+    for (index, (name, chart)) in drawn.charts.into_iter().enumerate() {
+        figure(out, &name, &chart);
+        if index == 0 && !drawn.multiples.is_empty() {
+            write!(out, "<div class=\"grid\">{}</div>", drawn.multiples.concat()).ok();
+        }
     }
 }
 
-/// All charts of a test: name and SVG.
-pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Vec<(String, String)> {
-    let mut drawn = Vec::new();
+/// The charts of a test.
+#[derive(Clone, Debug, Default)]
+pub struct Drawings {
+    /// Name and SVG.
+    pub charts: Vec<(String, String)>,
+    /// One small chart over time for each run, on one scale, where together they cover each other.
+    pub multiples: Vec<String>,
+}
+
+/// Draws a test.
+pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Drawings {
+    let (mut drawn, mut multiples) = (Vec::new(), Vec::new());
     let mut add =
         |name: String, chart: Option<String>| drawn.extend(chart.map(|chart| (name, chart)));
     let all = (0.0, f64::INFINITY);
@@ -155,14 +167,15 @@ pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Vec<(String,
             .map(|run| curve(run, axis, COLUMNS, range))
             .filter(|c| !c.columns.is_empty())
             .collect();
-        if curves.len() > TOGETHER || axis == Axis::Time && one_hides_the_others(&curves) {
-            for alone in &curves {
-                let title = format!("{}: {}, speed over {what}", group.test, alone.label);
-                add(title.clone(), speeds(&title, std::slice::from_ref(alone), axis));
-            }
-        }
         let title = format!("{}: speed over {what}", group.test);
         add(title.clone(), speeds(&title, &curves, axis));
+        let crowded = curves.len() > TOGETHER || one_hides_the_others(&curves);
+        if axis == Axis::Time && crowded {
+            let top = fastest(&curves);
+            let each =
+                curves.iter().enumerate().filter_map(|(i, alone)| small(alone, i, axis, top));
+            each.for_each(|chart| multiples.push(chart));
+        }
     }
     let times: Vec<(String, f64, String)> = group
         .lines
@@ -192,7 +205,7 @@ pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Vec<(String,
         .collect();
     let title = format!("{}: latency", group.test);
     add(title.clone(), latencies(&title, &latency));
-    drawn
+    Drawings { charts: drawn, multiples }
 }
 
 /// Whether one run is so much longer that the others are a line at the left.

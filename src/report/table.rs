@@ -18,7 +18,7 @@ pub fn text(groups: &[Group]) -> String {
         page.line(&group.test);
         page.line(&row("", ["MB/s", "MiB/s", "IOPS", "p99", "time", "ratio"].map(str::to_owned)));
         for line in &group.lines {
-            page.line(&row(&short(&line.device, 25), cells(line)));
+            page.line(&row(&short(&line.device, 24), cells(line)));
             if line.runs > 1 {
                 let (low, high) = (number(line.range.0 / 1e6), number(line.range.1 / 1e6));
                 page.line(&format!("  {} runs, {low} to {high} MB/s{}", line.runs, far(line)));
@@ -39,7 +39,7 @@ pub fn text(groups: &[Group]) -> String {
 
 fn row(name: &str, cells: [String; 6]) -> String {
     let mut line = format!("{name:<25}");
-    for (cell, width) in cells.iter().zip([9, 9, 10, 9, 9, 8]) {
+    for (cell, width) in cells.iter().zip([9, 9, 9, 9, 12, 7]) {
         write!(line, "{cell:>width$}").ok();
     }
     line.trim_end().to_owned()
@@ -61,7 +61,7 @@ pub(super) fn cells(line: &Line) -> [String; 6] {
         number(line.iops),
         latency.map_or_else(|| "-".to_owned(), |nanos| brief(Duration::from_nanos(nanos))),
         spoken(Duration::from_secs_f64(line.seconds.clamp(0.0, 1e9))),
-        line.ratio.map_or_else(|| "1".to_owned(), |ratio| format!("{ratio:.3}")),
+        line.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
     ]
 }
 

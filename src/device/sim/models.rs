@@ -70,13 +70,13 @@ pub const MODELS: [Model; 10] = [
     model(
         "ts32gjf790",
         "Transcend TS32GJF790K (model)",
-        "32010928128,data=no,discard=no,link=5000,write_rate=31MiB/s,stalled=44%,noise=40%,\
-         read_rate=98.7MiB/s",
+        "32010928128,data=no,discard=no,link=5000,write_rate=33MiB/s,stalled=44%,noise=40%,\
+         read_rate=103494452",
     ),
     model(
         "nus-ma32g",
         "Nextorage NUS-MA32G in a card reader (model)",
-        "31914983424,data=no,discard=no,link=5000,write_rate=75.9MiB/s,read_rate=93MiB/s,noise=2%",
+        "31914983424,data=no,discard=no,link=5000,write_rate=79586918,read_rate=93MiB/s,noise=2%",
     ),
 ];
 

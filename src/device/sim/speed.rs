@@ -26,7 +26,7 @@ pub struct Speed {
     pub latency: Duration,
     /// Time that the first write costs on top.
     pub spinup: Duration,
-    /// Standard deviation of a second's rate, divided by the rate.
+    /// Standard deviation of a second's write rate, divided by the rate.
     pub noise: f64,
     /// Share of the seconds of steady writing in which nothing moves.
     pub stalled: f64,
@@ -148,7 +148,7 @@ impl BlockDevice for Timed {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read_at(offset, buf)?;
-        self.spend_wobbling(n as u64, self.speed.read);
+        self.spend(n as u64, self.speed.read);
         Ok(n)
     }
 

@@ -94,20 +94,20 @@ pub fn escaped(text: &str) -> String {
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 62.0;
 /// Room for the labels at the ends of lines.
-const RIGHT: f64 = 200.0;
+const RIGHT: f64 = 215.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 46.0;
 /// Lines of text do not touch at this distance.
 const APART: f64 = 16.0;
 
 /// Opens a chart with its accessible name and description.
-fn open(height: f64, title: &str, description: &str) -> String {
+fn open((width, height): (f64, f64), title: &str, description: &str) -> String {
     let id: u32 = title
         .bytes()
         .fold(2_166_136_261, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619));
     let (title, description) = (escaped(title), escaped(description));
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {width} {height}\" \
          aria-labelledby=\"t{id:x} d{id:x}\"><title id=\"t{id:x}\">{title}</title><desc id=\"d{id:x}\">{description}</desc>\
          <text class=\"head\" x=\"{LEFT}\" y=\"22\">{title}</text>"
     )
@@ -124,6 +124,9 @@ pub fn standalone(chart: &str, palette: Palette) -> String {
 
 /// Where data lies on the paper.
 struct Frame {
+    width: f64,
+    /// Room at the right.
+    right: f64,
     height: f64,
     x_top: f64,
     y_top: f64,
@@ -131,7 +134,7 @@ struct Frame {
 
 impl Frame {
     fn x(&self, value: f64) -> f64 {
-        LEFT + value / self.x_top * (WIDTH - LEFT - RIGHT)
+        LEFT + value / self.x_top * (self.width - LEFT - self.right)
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -139,7 +142,7 @@ impl Frame {
     }
 
     fn axes(&self, out: &mut String, x: &[(f64, String)], x_label: &str, y_label: &str) {
-        let (right, bottom) = (WIDTH - RIGHT, self.height - BOTTOM);
+        let (right, bottom) = (self.width - self.right, self.height - BOTTOM);
         for tick in ticks(self.y_top, 5) {
             let y = self.y(tick);
             write!(out, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>").ok();
@@ -191,14 +194,49 @@ fn trimmed(value: f64) -> String {
 
 /// Speeds of several runs over time or bytes. `None` when nothing is to be drawn.
 pub fn speeds(title: &str, curves: &[Curve], axis: Axis) -> Option<String> {
-    let x_top = curves.iter().map(|curve| curve.end).fold(0.0, f64::max);
-    let fastest = curves.iter().flat_map(|c| &c.columns).map(|c| c.high).fold(0.0, f64::max) / 1e6;
-    if x_top <= 0.0 || fastest <= 0.0 {
+    let frame = Frame {
+        width: WIDTH,
+        right: RIGHT,
+        height: 380.0,
+        x_top: curves.iter().map(|curve| curve.end).fold(0.0, f64::max),
+        y_top: fastest(curves) / 1e6 * 1.08,
+    };
+    let names: Vec<&str> = curves.iter().map(|curve| curve.label.as_str()).collect();
+    let words = format!("Speed in MB/s of {}", names.join(", "));
+    let mut out = lines(&frame, (title, &words), axis, curves.iter().enumerate())?;
+    ends(&mut out, &frame, curves);
+    out.push_str("</svg>");
+    Some(out)
+}
+
+/// One run alone and small, on the scale of all: `index` gives its colour, `top` is the fastest
+/// second of all runs, bytes a second.
+pub fn small(curve: &Curve, index: usize, axis: Axis, top: f64) -> Option<String> {
+    let y_top = top / 1e6 * 1.08;
+    let frame = Frame { width: 480.0, right: 24.0, height: 240.0, x_top: curve.end, y_top };
+    let words = format!("Speed in MB/s of {}", curve.label);
+    let mut out = lines(&frame, (&curve.label, &words), axis, std::iter::once((index, curve)))?;
+    out.push_str("</svg>");
+    Some(out)
+}
+
+/// The fastest second of all, bytes a second.
+pub fn fastest(curves: &[Curve]) -> f64 {
+    curves.iter().flat_map(|curve| &curve.columns).map(|column| column.high).fold(0.0, f64::max)
+}
+
+/// An open chart with its axes and lines.
+fn lines<'a>(
+    frame: &Frame,
+    (title, words): (&str, &str),
+    axis: Axis,
+    curves: impl Iterator<Item = (usize, &'a Curve)>,
+) -> Option<String> {
+    if frame.x_top <= 0.0 || frame.y_top <= 0.0 {
         return None;
     }
-    let frame = Frame { height: 380.0, x_top, y_top: fastest * 1.08 };
-    let names: Vec<&str> = curves.iter().map(|curve| curve.label.as_str()).collect();
-    let mut out = open(frame.height, title, &format!("Speed in MB/s of {}", names.join(", ")));
+    let mut out = open((frame.width, frame.height), title, words);
+    let x_top = frame.x_top;
     let (x_ticks, x_label) = match axis {
         Axis::Time => {
             let ticks = ticks(x_top, 6).into_iter().map(|t| (t, trimmed(t))).collect::<Vec<_>>();
@@ -210,11 +248,9 @@ pub fn speeds(title: &str, curves: &[Curve], axis: Axis) -> Option<String> {
         }
     };
     frame.axes(&mut out, &x_ticks, x_label, "MB/s");
-    for (index, curve) in curves.iter().enumerate() {
-        draw(&mut out, &frame, index % 8, curve);
+    for (index, curve) in curves {
+        draw(&mut out, frame, index % 8, curve);
     }
-    ends(&mut out, &frame, curves);
-    out.push_str("</svg>");
     Some(out)
 }
 
@@ -264,10 +300,19 @@ fn ends(out: &mut String, frame: &Frame, curves: &[Curve]) {
         )
         .ok();
         write!(out, "<path class=\"line s{style}\" d=\"M{x:.1} {y:.1}h18\"/>").ok();
-        let label: String = curves[index].label.chars().take(24).collect();
+        let label = cut(&curves[index].label, 23);
         write!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 23.0, y + 4.0, escaped(&label))
             .ok();
     }
+}
+
+/// At most `most` characters, the end of a longer text left out.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most - 2).collect();
+    format!("{}..", kept.trim_end())
 }
 
 /// Horizontal bars, one for each name, with its value in words; the values start at 0.
@@ -280,11 +325,11 @@ pub fn bars(title: &str, unit: &str, values: &[(String, f64, String)]) -> Option
     }
     let height = TOP + ROW * values.len() as f64 + 12.0;
     let told: Vec<String> = values.iter().map(|v| format!("{}: {}", v.0, v.2)).collect();
-    let mut out = open(height, title, &format!("{unit}. {}", told.join("; ")));
+    let mut out = open((WIDTH, height), title, &format!("{unit}. {}", told.join("; ")));
     for (index, (name, value, words)) in values.iter().enumerate() {
         let y = TOP + ROW * index as f64;
         let width = value / top * (WIDTH - NAMES - 150.0);
-        let name: String = name.chars().take(36).collect();
+        let name = cut(name, 36);
         write!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
@@ -321,10 +366,13 @@ pub fn latencies(title: &str, runs: &[(String, &Latency)]) -> Option<String> {
     let high = bins().map(|bin| bin.0).max()?.max(2) as f64;
     let (start, decades) =
         (low.log10().floor(), (high.log10().ceil() - low.log10().floor()).max(1.0));
-    let frame = Frame { height: 320.0, x_top: decades, y_top: 100.0 };
+    let frame = Frame { width: WIDTH, right: RIGHT, height: 320.0, x_top: decades, y_top: 100.0 };
     let names: Vec<&str> = runs.iter().map(|run| run.0.as_str()).collect();
-    let mut out =
-        open(frame.height, title, &format!("Share of I/Os by latency of {}", names.join(", ")));
+    let mut out = open(
+        (frame.width, frame.height),
+        title,
+        &format!("Share of I/Os by latency of {}", names.join(", ")),
+    );
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a dozen decades")]
     let marks = (0..=decades as u32).map(|decade| {
         let nanos = 10f64.powf(start + f64::from(decade));
