@@ -271,7 +271,12 @@ impl Job {
         let device = &*opened.device;
         let args = &self.args;
         let plan = Plan {
-            transfer: transfer(&args.tuning, device.geometry(), self.target.is_simulated())?,
+            transfer: transfer(
+                &args.tuning,
+                device.geometry(),
+                self.target.is_simulated(),
+                self.image.source().memory(),
+            )?,
             published: self.image.published().clone(),
             verify: !args.no_verify,
             mask: self.image.mask().cloned(),

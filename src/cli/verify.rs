@@ -107,7 +107,8 @@ fn work(
     (words, cancel): (&[OsString], CancelToken),
 ) -> Result<ExitCode> {
     let device = &*opened.device;
-    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated())?;
+    let decoding = if let Truth::Image(image, _) = truth { image.source().memory() } else { 0 };
+    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated(), decoding)?;
     let output: Output = args.output.clone().into();
     let session =
         Session::start("verify", words, output, opened.clock.clone(), (cancel, target.name()))?;

@@ -229,6 +229,10 @@ impl Source for MappedSource {
         self.inner.progress()
     }
 
+    fn memory(&self) -> u64 {
+        self.inner.memory()
+    }
+
     fn mapped(&self) -> Option<Arc<[Mapped]>> {
         Some(Arc::clone(&self.ranges))
     }

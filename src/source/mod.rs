@@ -77,6 +77,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn mapped(&self) -> Option<Arc<[Mapped]>> {
         None
     }
+    /// Bytes of memory that decoding takes for windows and dictionaries, as far as that is known.
+    fn memory(&self) -> u64 {
+        0
+    }
     /// How much of the file as published was read, when that is another thing than the image.
     fn progress(&self) -> Option<Progress> {
         None
