@@ -327,8 +327,10 @@ pub enum Event {
     SourceRead {
         /// Its length.
         bytes: u64,
-        /// Its SHA-256, in hex.
-        sha256: String,
+        /// Its SHA-256, in hex; not computed where a block map has digests of what is written.
+        sha256: Option<String>,
+        /// SHA-256 over the SHA-256 digests of the stretches that a block map names, in hex.
+        mapped_sha256: Option<String>,
     },
     /// The file as it was published was read to its end, when that is another thing than the
     /// image: it is compressed, or its digest is no SHA-256.

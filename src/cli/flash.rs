@@ -18,11 +18,11 @@ use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
 use crate::device::look::Look;
-use crate::device::mask::Mask;
 use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::device::probe::System;
 use crate::device::target::{Kind, check_path};
+use crate::digest::ranges::Mapped;
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
@@ -272,7 +272,12 @@ impl Job {
         let device = &*opened.device;
         let args = &self.args;
         let plan = Plan {
-            transfer: transfer(&args.tuning, device.geometry(), self.target.is_simulated())?,
+            transfer: transfer(
+                &args.tuning,
+                device.geometry(),
+                self.target.is_simulated(),
+                self.image.source().memory(),
+            )?,
             published: self.image.published().clone(),
             verify: !args.no_verify,
             mask: self.image.mask().cloned(),
@@ -328,7 +333,8 @@ impl Job {
             record.device = Some(self.target.facts());
             record.geometry = Some(device.geometry().clone());
             record.source = Some(self.image.facts());
-            record.mapped = self.image.mask().map(spans).unwrap_or_default();
+            record.mapped =
+                self.image.source().mapped().map(|ranges| spans(&ranges)).unwrap_or_default();
             record.settings = Some(Settings {
                 block_size: plan.transfer.block as u64,
                 queue_depth: u32::try_from(plan.transfer.queue_depth).unwrap_or(u32::MAX),
@@ -371,7 +377,7 @@ impl Job {
         device: &dyn BlockDevice,
         session: &Session,
     ) -> Result<String> {
-        let Flashed { bytes, sha256: _, map, media } = flashed;
+        let Flashed { bytes, digest: _, map, media } = flashed;
         session.edit(|record| record.chunk_map = Some(map));
         if self.args.eject {
             eject(device, &self.target.facts(), session);
@@ -390,9 +396,9 @@ impl Job {
 }
 
 /// The mapped stretches, for the record.
-fn spans(mask: &Mask) -> Vec<Span> {
+fn spans(ranges: &[Mapped]) -> Vec<Span> {
     let span = |range: &Range<u64>| Span { offset: range.start, len: range.end - range.start };
-    mask.ranges().iter().map(span).collect()
+    ranges.iter().map(|range| span(&range.bytes)).collect()
 }
 
 fn plan_word(discard: DiscardMode) -> &'static str {

@@ -203,6 +203,7 @@ impl Image {
             size: info.len,
             sha256_expected: self.published.image.map(|digest| digest.to_string()).or(own),
             sha256_actual: None,
+            mapped_sha256: None,
             file: packed.map(|progress| FileFacts {
                 size: progress.total,
                 packed: self.packed.clone(),

@@ -18,6 +18,7 @@ use crate::device::look::Look;
 use crate::device::mask::{Mask, Masked};
 use crate::device::policy::Purpose;
 use crate::digest::Digest;
+use crate::digest::ranges::Mapped;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::mismatch;
@@ -112,7 +113,8 @@ fn work(
     (words, cancel): (&[OsString], CancelToken),
 ) -> Result<ExitCode> {
     let device = &*opened.device;
-    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated())?;
+    let decoding = if let Truth::Image(image, _) = truth { image.source().memory() } else { 0 };
+    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated(), decoding)?;
     let output: Output = args.output.clone().into();
     let session =
         Session::start("verify", words, output, opened.clock.clone(), (cancel, target.name()))?;
@@ -188,10 +190,14 @@ fn expected<'a>(truth: &'a Truth, args: &Verify) -> Result<Expected<'a>> {
                 .chunk_map
                 .as_ref()
                 .ok_or_else(|| broken("it has no chunk map".to_owned()))?;
-            let digest = record.source.as_ref().and_then(|source| source.sha256_actual.as_deref());
+            let source = record.source.as_ref();
+            let of_ranges = source.and_then(|source| source.mapped_sha256.as_deref());
+            let digest = of_ranges.or_else(|| source.and_then(|s| s.sha256_actual.as_deref()));
             let digest = digest.ok_or_else(|| broken("it has no SHA-256".to_owned()))?;
             let digest = digest.parse().map_err(broken)?;
-            Ok(Expected::Map(map.to_map().map_err(broken)?, digest))
+            let mapped = |span: &Span| Mapped { bytes: span.offset..span.end(), digest: None };
+            let mapped = of_ranges.map(|_| record.mapped.iter().map(mapped).collect());
+            Ok(Expected::Map(map.to_map().map_err(broken)?, digest, mapped))
         }
     }
 }

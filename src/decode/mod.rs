@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! Box<dyn Read> -> Feed (a thread: reads, hashes, counts) -> Unpacker -> bytes of the image
+//! the same, and ReadAt, for blocks of xz                  -> Parallel -> bytes of the image
 //! ReadAt        -> Ahead                                  -> Unpacker -> the image's head
 //!               -> sizes, zip::choose
 //! ```
@@ -17,6 +18,7 @@ mod engine;
 mod feed;
 mod lz4;
 mod lzip;
+pub mod parallel;
 mod reach;
 pub mod sizes;
 mod unpack;
@@ -26,6 +28,7 @@ mod zstd;
 
 pub use ahead::Ahead;
 pub use feed::{Feed, Tally};
+pub use parallel::Parallel;
 pub use unpack::Unpacker;
 pub use xz::{Index, index as xz_index};
 pub use zstd::{Frames, frames as zstd_frames};
@@ -94,15 +97,16 @@ pub struct Limits {
 impl Limits {
     /// What a file may ask for when nobody said more: the window that `zstd -d` accepts.
     pub const MEMORY: u64 = 128 << 20;
-    /// Two blocks of `xz -9 -T0` (192 MiB of image each) do not fit, four of `xz -6` do.
-    pub const THREADING: u64 = 512 << 20;
+    /// Two blocks of `xz -6 -T0` (24 MiB of image each) fit at the same time, two of `xz -9 -T0`
+    /// (192 MiB) do not; with everything else it makes less than 96 MiB.
+    pub const THREADING: u64 = 48 << 20;
 
     /// The memory given, and as many threads as the computer has processors.
     pub fn new(memory: u64) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             memory,
-            threading: Self::THREADING.max(memory),
+            threading: if memory > Self::MEMORY { memory } else { Self::THREADING },
             threads: u32::try_from(threads).unwrap_or(1),
         }
     }

@@ -23,7 +23,11 @@ pub fn look(format: Format, file: &dyn ReadAt) -> io::Result<Size> {
     let exact = |size: Option<u64>| Size { exact: size, at_least: size.unwrap_or(0), memory: 0 };
     Ok(match format {
         Format::Entry(entry) => exact(Some(entry.size)),
-        Format::Stream(Codec::Xz) => exact(xz::index(file)?.map(|index| index.size)),
+        Format::Stream(Codec::Xz) => Size {
+            // Of the first block; the others of a file are made with the same options.
+            memory: xz::dictionary(file, xz::HEADER)?.unwrap_or(0),
+            ..exact(xz::index(file)?.map(|index| index.size))
+        },
         Format::Stream(Codec::Lzip) => exact(lzip::size(file)?),
         Format::Stream(Codec::Zstd) => {
             let seen = zstd::frames(file)?;

@@ -1,5 +1,5 @@
 //! The index at the end of each stream of an xz file (The .xz File Format 1.2.1, sections 2 and
-//! 4): the size of the image without decoding it. Read from the end of the file to its start, so
+//! 4): the size of the image without decoding it, and where its blocks are. Read from the end of the file to its start, so
 //! that what is not a whole number of streams has no size.
 
 use std::io;
@@ -7,7 +7,8 @@ use std::io;
 use super::zstd::fill;
 use crate::image::ReadAt;
 
-const HEADER: u64 = 12;
+/// Bytes before the first block.
+pub(super) const HEADER: u64 = 12;
 const FOOTER: u64 = 12;
 /// The longest index that is read: 2 records a MiB in a file of a TiB, and more.
 const INDEX: u64 = 32 << 20;
@@ -25,25 +26,96 @@ pub struct Index {
     pub blocks: u64,
 }
 
+/// A block, which can be decoded without those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Header of its stream.
+    pub(super) header: [u8; 12],
+    /// First byte in the file.
+    pub(super) start: u64,
+    /// Bytes in the file.
+    pub(super) packed: u64,
+    /// Bytes of the image.
+    pub(super) size: u64,
+}
+
 /// Reads all indexes; `None` when the file is not streams from its first to its last byte.
 pub fn index(file: &dyn ReadAt) -> io::Result<Option<Index>> {
-    let Some(mut end) = file.size() else { return Ok(None) };
     let mut seen = Index::default();
+    let whole = streams(file, |stream| {
+        let sum = seen.size.checked_add(stream.size);
+        let blocks = seen.blocks.saturating_add(stream.blocks);
+        seen = Index { size: sum.unwrap_or(0), streams: seen.streams + 1, blocks };
+        sum.is_some()
+    })?;
+    Ok((whole.is_some() && seen.streams > 0).then_some(seen))
+}
+
+/// The blocks of the whole file in their order, when there are at most `most`, and the bytes of
+/// padding behind them.
+pub(super) fn blocks(file: &dyn ReadAt, most: usize) -> io::Result<Option<(Vec<Block>, u64)>> {
+    let mut all = Vec::new();
+    let padding = streams(file, |stream| {
+        let few = usize::try_from(stream.blocks).is_ok_and(|blocks| all.len() + blocks <= most);
+        if few {
+            let first = all.len();
+            stream.list(&mut all);
+            all[first..].reverse();
+        }
+        few
+    })?;
+    all.reverse();
+    Ok(padding.map(|padding| (all, padding)))
+}
+
+/// The dictionary that the block beginning at `start` asks for, in bytes (section 3.1, 5.3.1).
+pub(super) fn dictionary(file: &dyn ReadAt, start: u64) -> io::Result<Option<u64>> {
+    let mut header = [0; 1024];
+    let len = fill(file, start, &mut header)?;
+    Ok(dictionary_of(&header[..len]))
+}
+
+fn dictionary_of(header: &[u8]) -> Option<u64> {
+    let (&flags, mut rest) = header.get(1..)?.split_first()?;
+    // The sizes of the block, each if it is there.
+    for bit in [0x40, 0x80] {
+        if flags & bit != 0 {
+            number(&mut rest)?;
+        }
+    }
+    for _ in 0..=flags & 3 {
+        let (id, len) = (number(&mut rest)?, number(&mut rest)?);
+        let (properties, tail) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        rest = tail;
+        if let (0x21, &[bits]) = (id, properties) {
+            return match bits {
+                0..40 => Some((2 | u64::from(bits & 1)) << (bits / 2 + 11)),
+                40 => Some(u64::from(u32::MAX)),
+                _ => None,
+            };
+        }
+    }
+    None
+}
+
+/// Shows the streams of a file, the last first, until `each` says no; the padding behind the last,
+/// or `None` when it said so, or the file is not streams from its first to its last byte.
+fn streams(file: &dyn ReadAt, mut each: impl FnMut(&Stream) -> bool) -> io::Result<Option<u64>> {
+    let Some(size) = file.size() else { return Ok(None) };
+    let (mut end, mut count, mut padding) = (size, 0, None);
     while end > 0 {
         let Some(stream_end) = without_padding(file, end)? else { return Ok(None) };
-        if seen.streams == STREAMS {
+        if count == STREAMS {
             return Ok(None);
         }
         let Some(stream) = stream(file, stream_end)? else { return Ok(None) };
-        let Some(size) = seen.size.checked_add(stream.size) else { return Ok(None) };
-        seen = Index {
-            size,
-            streams: seen.streams + 1,
-            blocks: seen.blocks.saturating_add(stream.blocks),
-        };
-        end = stream.start;
+        if !each(&stream) {
+            return Ok(None);
+        }
+        padding = padding.or(Some(size - stream_end));
+        (end, count) = (stream.start, count + 1);
     }
-    Ok((seen.streams > 0).then_some(seen))
+    Ok(padding)
 }
 
 /// Where the padding before `end` begins: zeros, a multiple of four of them (section 2.2).
@@ -65,9 +137,23 @@ fn without_padding(file: &dyn ReadAt, end: u64) -> io::Result<Option<u64>> {
 }
 
 struct Stream {
+    header: [u8; 12],
     start: u64,
     size: u64,
     blocks: u64,
+    /// Its index field, which was found to be right.
+    index: Vec<u8>,
+}
+
+impl Stream {
+    /// Adds its blocks.
+    fn list(&self, all: &mut Vec<Block>) {
+        let mut start = self.start + HEADER;
+        records(&self.index, |packed, size| {
+            all.push(Block { header: self.header, start, packed, size });
+            start += packed;
+        });
+    }
 }
 
 fn crc32(bytes: &[u8]) -> [u8; 4] {
@@ -95,7 +181,7 @@ fn stream(file: &dyn ReadAt, end: u64) -> io::Result<Option<Stream>> {
     if fill(file, index_at, &mut index)? < index.len() {
         return Ok(None);
     }
-    let Some(records) = records(&index) else { return Ok(None) };
+    let Some(records) = records(&index, |_, _| {}) else { return Ok(None) };
     let start = index_at.checked_sub(records.packed).and_then(|at| at.checked_sub(HEADER));
     let Some(start) = start else { return Ok(None) };
     let mut header = [0; 12];
@@ -103,7 +189,8 @@ fn stream(file: &dyn ReadAt, end: u64) -> io::Result<Option<Stream>> {
     let fits = header[..6] == *b"\xFD7zXZ\0"
         && header[6..8] == footer[8..10]
         && header[8..] == crc32(&header[6..8]);
-    Ok((whole && fits).then_some(Stream { start, size: records.size, blocks: records.blocks }))
+    let Records { size, blocks, .. } = records;
+    Ok((whole && fits).then_some(Stream { header, start, size, blocks, index }))
 }
 
 struct Records {
@@ -112,8 +199,9 @@ struct Records {
     blocks: u64,
 }
 
-/// Reads an index field (section 4).
-fn records(index: &[u8]) -> Option<Records> {
+/// Reads an index field (section 4); `each` is told the bytes of every block in the file, and in
+/// the image.
+fn records(index: &[u8], mut each: impl FnMut(u64, u64)) -> Option<Records> {
     let (body, sum) = index.split_at_checked(index.len().checked_sub(4)?)?;
     if sum != crc32(body) {
         return None;
@@ -127,8 +215,10 @@ fn records(index: &[u8]) -> Option<Records> {
         if unpadded < 5 {
             return None;
         }
-        packed = packed.checked_add(unpadded.checked_next_multiple_of(4)?)?;
+        let padded = unpadded.checked_next_multiple_of(4)?;
+        packed = packed.checked_add(padded)?;
         size = size.checked_add(own)?;
+        each(padded, own);
     }
     let padding = rest.len() < 4 && rest.iter().all(|byte| *byte == 0);
     padding.then_some(Records { packed, size, blocks })
@@ -237,5 +327,21 @@ mod tests {
         ] {
             assert_eq!(number(&mut &*bytes), value, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn the_dictionary_stands_in_the_header_of_the_block() {
+        for (preset, dictionary) in [(0, 256 << 10), (1, 1 << 20), (6, 8 << 20)] {
+            let mut made = XzEncoder::new(Vec::new(), preset);
+            made.write_all(b"data").unwrap();
+            let file = made.finish().unwrap();
+            assert_eq!(super::dictionary(&Bytes(&file), HEADER).unwrap(), Some(dictionary));
+            for len in 0..17 {
+                assert_eq!(super::dictionary(&Bytes(&file[..len]), HEADER).unwrap(), None, "{len}");
+            }
+        }
+        // Sizes are stated, x86 is before LZMA2.
+        let header = [5, 0xC1, 9, 0x80, 1, 4, 0, 0x21, 1, 40];
+        assert_eq!(dictionary_of(&header), Some(u64::from(u32::MAX)));
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
 pub mod chunks;
+pub mod ranges;
 pub mod sums;
 
 /// `N` bytes of a SHA-2 digest; prints and parses as hex digits.

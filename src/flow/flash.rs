@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::damage::{CHANGED_AFTER, Locate, Truth, judge};
 use super::guard::{self, Ends};
-use super::readback::read_back;
+use super::readback::{Wanted, read_back};
 use super::verify::{check_source, with_digest};
 use super::write::{self, Written};
 use super::{Context, Transfer, discard, zeros};
@@ -13,8 +13,8 @@ use crate::device::mask::Mask;
 use crate::device::mask::Masked;
 use crate::device::sparse::Sparse;
 use crate::device::{BlockDevice, Discard};
-use crate::digest::Sha256;
 use crate::digest::chunks::StoredMap;
+use crate::digest::ranges::ImageDigest;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Phase, Span, Verdict};
 use crate::source::{Published, Source};
@@ -53,8 +53,8 @@ pub struct Plan {
 pub struct Flashed {
     /// Length of the image in bytes.
     pub bytes: u64,
-    /// Its digest.
-    pub sha256: Sha256,
+    /// What it came to.
+    pub digest: ImageDigest,
     /// Its map, small enough for a record.
     pub map: StoredMap,
     /// What the read-back found.
@@ -104,7 +104,8 @@ fn steps(
     let device: &dyn BlockDevice = masked.as_ref().map_or(raw, |masked| masked);
     let sparse = zeros.map(|zeros| Sparse::new(device, zeros));
     let out: &dyn BlockDevice = sparse.as_ref().map_or(device, |sparse| sparse);
-    let Written { sha256, map, held } = write::write(source, out, &plan.transfer, cx)?;
+    let whole = plan.published.image.is_some();
+    let Written { digest, map, held } = write::write(source, whole, out, &plan.transfer, cx)?;
     if let Some(sparse) = &sparse {
         cx.events.note(
             "zeros-not-sent",
@@ -114,7 +115,7 @@ fn steps(
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
     }
-    check_source(source, &plan.published, sha256, map.len(), cx)?;
+    check_source(source, &plan.published, digest, map.len(), cx)?;
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
@@ -124,10 +125,11 @@ fn steps(
     let bytes = map.len();
     let media = if plan.verify {
         cx.still_the_same(device)?;
-        let seen = read_back(device, bytes, Some(&map), &plan.transfer, cx)?;
+        let wanted = Wanted { len: bytes, map: Some(&map), mapped: source.mapped() };
+        let seen = read_back(device, wanted, &plan.transfer, cx)?;
         let image = source.positional();
         let truth = Truth { map: &map, image: image.as_deref(), written: true };
-        with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx))
+        with_digest(digest.proof, &seen, judge(truth, &seen, device, locate, cx))
     } else {
         Verdict::NotChecked { reason: "--no-verify was given".to_owned() }
     };
@@ -135,7 +137,7 @@ fn steps(
     if let Verdict::Mismatched { bad_bytes, ranges, findings } = &media {
         return Err(mismatch(*bad_bytes, *ranges, findings, &cx.target));
     }
-    Ok(Flashed { bytes, sha256, map: StoredMap::from_map(&map), media })
+    Ok(Flashed { bytes, digest, map: StoredMap::from_map(&map), media })
 }
 
 /// The error of a medium that does not hold what it should.

@@ -3,6 +3,7 @@
 //! fast a system could read this stick from end to end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -12,16 +13,28 @@ use super::salvage::Salvage;
 use super::{Busy, Context, Crew, Transfer};
 use crate::device::pool::{Pool, PoolBuf};
 use crate::device::{BlockDevice, full};
+use crate::digest::Sha256;
 use crate::digest::chunks::{Builder, ChunkMap, LEAF, Tag, level_for, tag};
-use crate::digest::{Hasher, Sha256};
+use crate::digest::ranges::{ImageHasher, Mapped};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase, Span};
 use crate::meter::{IoSize, Meter, while_ticking};
 
+/// What to read.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Bytes from the start on.
+    pub len: u64,
+    /// What they should be; differences are announced when first seen.
+    pub map: Option<&'a ChunkMap>,
+    /// Of which stretches SHA-256 is taken; `None`: of all.
+    pub mapped: Option<Arc<[Mapped]>>,
+}
+
 /// What the medium returned.
 #[derive(Debug)]
 pub struct ReadBack {
-    /// Over exactly the image's length.
+    /// Over exactly the image's length, or the digests of its stretches.
     pub sha256: Sha256,
     /// Where which bytes are.
     pub map: ChunkMap,
@@ -54,17 +67,17 @@ struct Reading<'a> {
     cx: &'a Context,
 }
 
-/// Reads the first `len` bytes. Differences from `expected` are announced when first seen.
+/// Reads what should be the image.
 pub fn read_back(
     device: &dyn BlockDevice,
-    len: u64,
-    expected: Option<&ChunkMap>,
+    wanted: Wanted<'_>,
     transfer: &Transfer,
     cx: &Context,
 ) -> Result<ReadBack> {
     device.invalidate_cache().map_err(|e| {
         Error::io(format!("the host's cache of {} could not be dropped", cx.target), e)
     })?;
+    let len = wanted.len;
     // Whole leaves per buffer, so that each thread can tag its own.
     let step = (transfer.block as u64).next_multiple_of(LEAF);
     let depth = transfer.queue_depth.max(1);
@@ -99,7 +112,7 @@ pub fn read_back(
                 scope.spawn(move || crew.guard(|| reading.run(crew, &done)));
             }
             drop(done);
-            in_order(&read, level, expected, cx, &hashing)
+            in_order(&read, level, wanted, cx, &hashing)
         })
     });
     meter.finish();
@@ -175,12 +188,12 @@ impl Reading<'_> {
 fn in_order(
     read: &Receiver<Piece>,
     level: u32,
-    expected: Option<&ChunkMap>,
+    Wanted { map: expected, mapped, .. }: Wanted<'_>,
     cx: &Context,
     busy: &Busy,
 ) -> (Sha256, ChunkMap) {
     let mut early: BTreeMap<u64, Piece> = BTreeMap::new();
-    let mut hasher = Hasher::default();
+    let mut hasher = ImageHasher::new(mapped, false);
     let mut map = Builder::new(level);
     let mut next = 0;
     let mut announced = expected.is_none_or(|map| map.level() != 0);
@@ -201,5 +214,5 @@ fn in_order(
             }
         }
     }
-    (hasher.finish(), map.finish())
+    (hasher.finish().proof, map.finish())
 }

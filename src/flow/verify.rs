@@ -1,17 +1,19 @@
 //! `verify`: compares a medium with an image, a digest or an earlier record, and writes nothing.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::damage::{Locate, Truth, judge};
-use super::readback::{ReadBack, read_back};
+use super::readback::{ReadBack, Wanted, read_back};
 use super::{Context, Transfer};
 use crate::device::BlockDevice;
 use crate::digest::chunks::{Builder, ChunkMap, level_for};
-use crate::digest::{Digest, FileRead, Hasher, Sha256};
+use crate::digest::ranges::{self, ImageDigest, ImageHasher, Mapped};
+use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Verdict};
-use crate::source::{Published, Source};
+use crate::source::{Published, Source, bmap};
 
 /// What the medium should hold.
 #[derive(Debug)]
@@ -20,8 +22,8 @@ pub enum Expected<'a> {
     Image(&'a dyn Source, &'a Published),
     /// Bytes with this digest; where they differ cannot be told.
     Digest(Sha256, u64),
-    /// What an earlier run wrote.
-    Map(ChunkMap, Sha256),
+    /// What an earlier run wrote: the digest of all of it, or of the stretches that it wrote.
+    Map(ChunkMap, Sha256, Option<Arc<[Mapped]>>),
 }
 
 /// Reads the image's bytes from the medium and compares.
@@ -37,12 +39,13 @@ pub fn verify(
     let verdict = match expected {
         Expected::Digest(digest, len) => {
             fits(device, *len, cx)?;
-            let seen = read_back(device, *len, None, transfer, cx)?;
-            against_digest(*digest, *len, &seen)
+            let wanted = Wanted { len: *len, ..Wanted::default() };
+            against_digest(*digest, *len, &read_back(device, wanted, transfer, cx)?)
         }
-        Expected::Map(map, digest) => {
+        Expected::Map(map, digest, mapped) => {
             fits(device, map.len(), cx)?;
-            let seen = read_back(device, map.len(), Some(map), transfer, cx)?;
+            let wanted = Wanted { len: map.len(), map: Some(map), mapped: mapped.clone() };
+            let seen = read_back(device, wanted, transfer, cx)?;
             with_digest(
                 *digest,
                 &seen,
@@ -76,11 +79,13 @@ fn against_image(
     let level = level_for(device.geometry().size);
     // A stick that was pulled out ends the check now, not after the rest of a large image.
     let given_up = AtomicBool::new(false);
-    let ((map, sha256), seen) = if let Some(len) = source.info().len {
+    let whole = published.image.is_some();
+    let wanted = |len| Wanted { len, map: None, mapped: source.mapped() };
+    let ((map, digest), seen) = if let Some(len) = source.info().len {
         fits(device, len, cx)?;
         let (image, seen) = thread::scope(|scope| {
-            let image = scope.spawn(|| map_source(source, (level, len), &given_up, cx));
-            let seen = read_back(device, len, None, transfer, cx);
+            let image = scope.spawn(|| map_source(source, whole, (level, len), &given_up, cx));
+            let seen = read_back(device, wanted(len), transfer, cx);
             given_up.store(seen.is_err(), Ordering::Relaxed);
             (image.join(), seen)
         });
@@ -94,24 +99,25 @@ fn against_image(
             format!("the size of {} is not known: it is read first", source.info().name),
         );
         let room = device.geometry().size;
-        let image = map_source(source, (level, room), &given_up, cx)?;
-        let seen = read_back(device, image.0.len(), None, transfer, cx)?;
+        let image = map_source(source, whole, (level, room), &given_up, cx)?;
+        let seen = read_back(device, wanted(image.0.len()), transfer, cx)?;
         (image, seen)
     };
-    check_source(source, published, sha256, map.len(), cx)?;
+    check_source(source, published, digest, map.len(), cx)?;
     let image = source.positional();
     let truth = Truth { map: &map, image: image.as_deref(), written: false };
-    Ok(with_digest(sha256, &seen, judge(truth, &seen, device, locate, cx)))
+    Ok(with_digest(digest.proof, &seen, judge(truth, &seen, device, locate, cx)))
 }
 
 fn map_source(
     source: &dyn Source,
+    whole: bool,
     (level, most): (u32, u64),
     given_up: &AtomicBool,
     cx: &Context,
-) -> Result<(ChunkMap, Sha256)> {
+) -> Result<(ChunkMap, ImageDigest)> {
     let mut reader = source.open()?;
-    let (mut map, mut hasher) = (Builder::new(level), Hasher::default());
+    let (mut map, mut hasher) = (Builder::new(level), ImageHasher::new(source.mapped(), whole));
     let (mut buf, mut done) = (vec![0; 1 << 20], 0);
     while !given_up.load(Ordering::Relaxed) {
         cx.cancel.check()?;
@@ -125,6 +131,9 @@ fn map_source(
         };
         map.push(&buf[..n]);
         hasher.update(&buf[..n]);
+        if let Some(wrong) = hasher.wrong() {
+            return Err(bmap::wrong(&source.info().name, wrong));
+        }
         done += n as u64;
         if done > most {
             return Err(super::too_large(done, most, &cx.target));
@@ -138,11 +147,14 @@ fn map_source(
 pub(super) fn check_source(
     source: &dyn Source,
     published: &Published,
-    sha256: Sha256,
+    digest: ImageDigest,
     bytes: u64,
     cx: &Context,
 ) -> Result<()> {
-    cx.events.emit(Event::SourceRead { bytes, sha256: sha256.to_string() });
+    let hex = |digest: Option<Sha256>| digest.map(|digest| digest.to_string());
+    let (sha256, mapped_sha256) = (hex(digest.whole), hex(digest.mapped.then_some(digest.proof)));
+    cx.events.emit(Event::SourceRead { bytes, sha256, mapped_sha256 });
+    let image = digest.whole.map(Digest::Sha256);
     let file = source.file();
     if let Some(file) = &file {
         cx.events.emit(Event::FileRead {
@@ -164,7 +176,7 @@ pub(super) fn check_source(
     let file_has = |wanted: Digest| match (&file, wanted) {
         (Some(file), wanted) => file.like(&wanted),
         // The file is the image.
-        (None, Digest::Sha256(_)) => Some(Digest::Sha256(sha256)),
+        (None, Digest::Sha256(_)) => image,
         (None, Digest::Sha512(_)) => None,
     };
     let mut checked = false;
@@ -174,13 +186,13 @@ pub(super) fn check_source(
             published.file,
             published.file.and_then(file_has),
         ),
-        ("image", published.image.map(Digest::Sha256), Some(Digest::Sha256(sha256))),
+        ("image", published.image.map(Digest::Sha256), image),
     ] {
         let Some(wanted) = wanted else { continue };
         let has = has.ok_or_else(|| super::internal("the published digest was not computed"))?;
         if wanted != has {
             let hint = match (what, &file) {
-                ("file", Some(_)) if wanted == Digest::Sha256(sha256) => {
+                ("file", Some(_)) if Some(wanted) == image => {
                     "that is the digest of the image in the file: give it with --image-sha256"
                 }
                 ("image", Some(file)) if wanted == Digest::Sha256(file.sha256) => {
@@ -194,7 +206,9 @@ pub(super) fn check_source(
         }
         checked = true;
     }
-    if let Some(bytes) = source.checked().filter(|_| !checked) {
+    // Each of them was compared when it had been read.
+    let ranges = source.mapped().filter(|ranges| !checked && ranges::proves(ranges));
+    if let Some(bytes) = ranges.map(|ranges| ranges::mapped(&ranges)) {
         cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes }));
         if let Some(voucher) = &published.voucher {
             cx.events.emit(Event::Vouched(voucher.clone()));

@@ -9,24 +9,26 @@ use super::produce::{Chunk, Production, produce};
 use super::{Busy, Context, Crew, Transfer, internal};
 use crate::device::{BlockDevice, full, pool::Pool};
 use crate::digest::chunks::{ChunkMap, level_for};
-use crate::digest::{Hasher, Sha256};
-use crate::error::Result;
+use crate::digest::ranges::{ImageDigest, ImageHasher};
+use crate::error::{Error, Result};
 use crate::event::{Event, Phase};
 use crate::meter::{IoSize, Meter, while_ticking};
-use crate::source::Source;
+use crate::source::{Source, bmap};
 
 /// The image is on the medium but for the chunks that touch its ends.
 #[derive(Debug)]
 pub(super) struct Written {
-    pub(super) sha256: Sha256,
+    pub(super) digest: ImageDigest,
     pub(super) map: ChunkMap,
     /// Held back, in ascending order.
     pub(super) held: Vec<Chunk>,
 }
 
 /// Reads, hashes and writes the image; returns when every write but the held ones completed.
+/// `whole`: its SHA-256 is wanted also where a block map's stretches are all that counts.
 pub(super) fn write(
     source: &dyn Source,
+    whole: bool,
     device: &dyn BlockDevice,
     transfer: &Transfer,
     cx: &Context,
@@ -67,9 +69,12 @@ pub(super) fn write(
                 scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
-            let (digest, held) = hash(&produced, &to_write, ends, crew, |work| {
-                hashing.computing(&*cx.clock, work);
+            let mut hasher = ImageHasher::new(source.mapped(), whole);
+            let held = pass_on(&produced, &to_write, ends, crew, |bytes| {
+                hashing.computing(&*cx.clock, || hasher.update(bytes));
+                hasher.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
             });
+            let digest = hasher.finish();
             drop(to_write);
             (reader.join(), digest, held)
         })
@@ -84,7 +89,7 @@ pub(super) fn write(
     crew.result()?;
     let map =
         map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
-    Ok(Written { sha256: digest, map, held })
+    Ok(Written { digest, map, held })
 }
 
 fn nanos(busy: &Busy) -> u64 {
@@ -98,23 +103,24 @@ fn buffers(transfer: &Transfer, ends: Ends) -> usize {
     3 + transfer.queue_depth + per_end(ends.head.len) + per_end(ends.tail.len) + 1
 }
 
-/// Hashes chunks in order and passes them on, but for those that touch an end of the device.
-fn hash(
+/// Hashes chunks in order, unless that finds an error, and passes them on, but for those that
+/// touch an end of the device.
+fn pass_on(
     produced: &Receiver<Chunk>,
     to_write: &Sender<Chunk>,
     ends: Ends,
     crew: &Crew<'_>,
-    busy: impl Fn(&mut dyn FnMut()),
-) -> (Sha256, Vec<Chunk>) {
-    let mut hasher = Hasher::default();
+    mut hash: impl FnMut(&[u8]) -> Option<Error>,
+) -> Vec<Chunk> {
     let mut held = Vec::new();
     for chunk in produced {
         if crew.stopped() {
             // Dropping chunks gives their buffers back, so that nobody waits for one.
             continue;
         }
-        busy(&mut || hasher.update(&chunk.buf[..chunk.len]));
-        if ends.touch(chunk.offset, chunk.end()) {
+        if let Some(error) = hash(&chunk.buf[..chunk.len]) {
+            crew.fail(error);
+        } else if ends.touch(chunk.offset, chunk.end()) {
             held.push(chunk);
         } else {
             // Fails only when every writer is gone; then the crew has stopped, and the chunk is
@@ -122,7 +128,7 @@ fn hash(
             to_write.send(chunk).ok();
         }
     }
-    (hasher.finish(), held)
+    held
 }
 
 /// What a writer thread works with.

@@ -60,10 +60,11 @@ fn fold(record: &mut RunRecord, event: &Event) {
             record.io_sizes.push(IoSizeChange { phase: *phase, bytes: *bytes });
         }
         Event::Cleared { signatures } => record.cleared.extend(signatures.iter().cloned()),
-        Event::SourceRead { bytes, sha256 } => {
+        Event::SourceRead { bytes, sha256, mapped_sha256 } => {
             let source = record.source.get_or_insert_default();
             source.size = Some(*bytes);
-            source.sha256_actual = Some(sha256.clone());
+            source.sha256_actual.clone_from(sha256);
+            source.mapped_sha256.clone_from(mapped_sha256);
         }
         Event::DiscardChunk { span, nanos } => {
             if record.discard_chunks.len() < LISTED {

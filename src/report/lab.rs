@@ -71,7 +71,7 @@ pub(crate) fn events() -> Vec<Event> {
         lab.idle(2_400);
         lab.ios(meter, 4_192, 2_800);
     });
-    emit(Event::SourceRead { bytes: IMAGE, sha256: SHA256.to_owned() });
+    emit(Event::SourceRead { bytes: IMAGE, sha256: Some(SHA256.to_owned()), mapped_sha256: None });
     emit(Event::SourceVerdict(Verdict::Matched { bytes: IMAGE }));
     lab.phase(Phase::Flush, None, |_| lab.idle(840));
     lab.phase(Phase::Release, Some(MIB), |meter| {
@@ -145,6 +145,7 @@ fn facts(record: &mut RunRecord) {
         size: None,
         sha256_expected: Some(SHA256.to_owned()),
         sha256_actual: None,
+        mapped_sha256: None,
         file: None,
     });
     record.settings = Some(Settings {

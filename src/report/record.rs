@@ -150,8 +150,10 @@ pub struct SourceFacts {
     pub size: Option<u64>,
     /// The published SHA-256 of the image, hex.
     pub sha256_expected: Option<String>,
-    /// The SHA-256 of what was read, hex.
+    /// The SHA-256 of what was read, hex; absent where a block map has digests of what is written.
     pub sha256_actual: Option<String>,
+    /// SHA-256 over the SHA-256 digests (32 bytes each) of the stretches in [`RunRecord::mapped`].
+    pub mapped_sha256: Option<String>,
     /// The file as it was published, when that is another thing than the image.
     pub file: Option<FileFacts>,
 }

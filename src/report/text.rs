@@ -122,6 +122,8 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
         page.field("source", &format!("{} ({}){size}", source.name, source.kind));
         if let Some(sha256) = &source.sha256_actual {
             page.field("SHA-256", sha256);
+        } else if source.mapped_sha256.is_some() {
+            page.field("SHA-256", "of what the block map names alone, range by range");
         }
         if let Some(file) = &source.file {
             file_facts(page, file);

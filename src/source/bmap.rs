@@ -5,15 +5,16 @@
 //! from 0, ranges inclusive. Its own checksum is over the file with the digits of that checksum
 //! replaced by `0`. Version 1.3 and below have SHA-1, which finds damage and proves nothing.
 
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use sha2::Digest as _;
+use sha1::Digest as _;
 
 use super::{Progress, Source, SourceInfo};
-use crate::digest::FileRead;
+use crate::digest::ranges::{self, Mapped, Wrong};
+use crate::digest::{FileRead, Hasher};
 use crate::error::{Error, Kind, Result};
 use crate::image::ReadAt;
 use crate::text::printable;
@@ -34,15 +35,6 @@ pub struct Bmap {
     pub version: String,
 }
 
-/// A stretch with data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
-    /// Bytes of the image.
-    pub bytes: Range<u64>,
-    /// Its digest, lower-case hex.
-    pub digest: Option<String>,
-}
-
 /// How the ranges are digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
@@ -53,13 +45,12 @@ enum Algorithm {
 impl Bmap {
     /// Whether every range has a digest that proves something.
     pub fn proves(&self) -> bool {
-        let strong = |range: &Mapped| range.digest.as_ref().is_some_and(|hex| hex.len() == 64);
-        self.ranges.iter().all(strong)
+        ranges::proves(&self.ranges)
     }
 
     /// Bytes with data.
     pub fn mapped(&self) -> u64 {
-        self.ranges.iter().map(|range| range.bytes.end - range.bytes.start).sum()
+        ranges::mapped(&self.ranges)
     }
 }
 
@@ -159,52 +150,30 @@ fn check_itself(
 }
 
 fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
-    let mut hasher = Running::new(algorithm);
-    hasher.update(bytes);
-    hasher.finish()
-}
-
-/// A digest of one range.
-enum Running {
-    Sha256(Box<sha2::Sha256>),
-    Sha1(Box<sha1::Sha1>),
-}
-
-impl Running {
-    fn new(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Sha256 => Self::Sha256(Box::default()),
-            Algorithm::Sha1 => Self::Sha1(Box::default()),
+    match algorithm {
+        Algorithm::Sha256 => {
+            let mut hasher = Hasher::default();
+            hasher.update(bytes);
+            hasher.finish().to_string()
         }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(hasher) => hasher.update(bytes),
-            Self::Sha1(hasher) => sha1::Digest::update(&mut **hasher, bytes),
-        }
-    }
-
-    fn finish(self) -> String {
-        let hex = |bytes: &[u8]| {
-            bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-        };
-        match self {
-            Self::Sha256(hasher) => hex(&hasher.finalize()),
-            Self::Sha1(hasher) => hex(&sha1::Digest::finalize(*hasher)),
-        }
+        Algorithm::Sha1 => sha1::Sha1::new_with_prefix(bytes)
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
     }
 }
 
-/// An image with its map: the mapped bytes as they are, checked range by range, zeros between.
+/// An image with its map: the mapped bytes as they are, zeros between. Whoever reads compares each
+/// range with its digest ([`Source::mapped`]).
 #[derive(Debug)]
 pub struct MappedSource {
     inner: Arc<dyn Source>,
-    bmap: Arc<Bmap>,
+    ranges: Arc<[Mapped]>,
+    image_size: u64,
     info: SourceInfo,
     /// Whether every byte of the file has to be read, for its own digest.
     whole: bool,
-    checked: Arc<AtomicU64>,
 }
 
 impl MappedSource {
@@ -218,9 +187,9 @@ impl MappedSource {
             ))
             .hint("take the map that belongs to this image, or --bmap none"));
         }
-        let info = SourceInfo { len: Some(bmap.image_size), ..own.clone() };
-        let (inner, bmap) = (Arc::from(inner), Arc::new(bmap));
-        Ok(Self { inner, bmap, info, whole, checked: Arc::default() })
+        let Bmap { image_size, ranges, .. } = bmap;
+        let info = SourceInfo { len: Some(image_size), ..own.clone() };
+        Ok(Self { inner: Arc::from(inner), ranges: ranges.into(), image_size, info, whole })
     }
 }
 
@@ -235,12 +204,11 @@ impl Source for MappedSource {
         Ok(Box::new(Reader {
             inner: Arc::clone(&self.inner),
             stream,
-            bmap: Arc::clone(&self.bmap),
+            ranges: Arc::clone(&self.ranges),
+            image_size: self.image_size,
             name: self.info.name.clone(),
             at: 0,
             next: 0,
-            running: None,
-            checked: Arc::clone(&self.checked),
         }))
     }
 
@@ -261,9 +229,12 @@ impl Source for MappedSource {
         self.inner.progress()
     }
 
-    fn checked(&self) -> Option<u64> {
-        let checked = self.checked.load(Ordering::Relaxed);
-        (self.bmap.proves() && checked == self.bmap.mapped()).then_some(checked)
+    fn memory(&self) -> u64 {
+        self.inner.memory()
+    }
+
+    fn mapped(&self) -> Option<Arc<[Mapped]>> {
+        Some(Arc::clone(&self.ranges))
     }
 }
 
@@ -272,23 +243,22 @@ struct Reader {
     inner: Arc<dyn Source>,
     /// Read from its first byte to its last; `None`: what is not mapped is not read either.
     stream: Option<Box<dyn Read + Send>>,
-    bmap: Arc<Bmap>,
+    ranges: Arc<[Mapped]>,
+    image_size: u64,
     name: String,
     at: u64,
     /// The range that `at` is in, or the next one.
     next: usize,
-    running: Option<Running>,
-    checked: Arc<AtomicU64>,
 }
 
 impl Read for Reader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let range = self.bmap.ranges.get(self.next).map(|range| range.bytes.clone());
+        let range = self.ranges.get(self.next).map(|range| range.bytes.clone());
         let mapped = range.as_ref().is_some_and(|range| range.start <= self.at);
         let end = match &range {
             Some(range) if mapped => range.end,
             Some(range) => range.start,
-            None => self.bmap.image_size,
+            None => self.image_size,
         };
         let len = usize::try_from(end - self.at).unwrap_or(buf.len()).min(buf.len());
         if len == 0 {
@@ -298,12 +268,12 @@ impl Read for Reader {
         if n == 0 {
             return Err(self.wrong(format_args!(
                 "it ends after {} bytes, its block map is of {}",
-                self.at, self.bmap.image_size
+                self.at, self.image_size
             )));
         }
         self.at += n as u64;
         if mapped {
-            self.digest(&buf[..n], self.at == end)?;
+            self.next += usize::from(self.at == end);
         } else {
             buf[..n].fill(0);
         }
@@ -329,7 +299,7 @@ impl Reader {
         if let Some(stream) = &mut self.stream
             && stream.read(&mut [0; 1])? > 0
         {
-            let size = self.bmap.image_size;
+            let size = self.image_size;
             return Err(
                 self.wrong(format_args!("it goes on behind the {size} bytes of its block map"))
             );
@@ -337,41 +307,23 @@ impl Reader {
         Ok(0)
     }
 
-    fn digest(&mut self, bytes: &[u8], last: bool) -> io::Result<()> {
-        let Mapped { bytes: range, digest: Some(wanted) } = self.bmap.ranges[self.next].clone()
-        else {
-            self.next += usize::from(last);
-            return Ok(());
-        };
-        let algorithm = if wanted.len() == 64 { Algorithm::Sha256 } else { Algorithm::Sha1 };
-        let mut running = self.running.take().unwrap_or_else(|| Running::new(algorithm));
-        running.update(bytes);
-        if !last {
-            self.running = Some(running);
-            return Ok(());
-        }
-        let has = running.finish();
-        if has != wanted {
-            return Err(self.wrong(format_args!(
-                "bytes {} to {} have the digest {has}, its block map says {wanted}",
-                range.start,
-                range.end - 1
-            )));
-        }
-        self.checked.fetch_add(range.end - range.start, Ordering::Relaxed);
-        self.next += 1;
-        Ok(())
+    fn wrong(&self, why: impl Display) -> io::Error {
+        io::Error::other(not_its_image(&self.name, why))
     }
+}
 
-    fn wrong(&self, why: impl std::fmt::Display) -> io::Error {
-        let error = Error::new(
-            Kind::SourceMismatch,
-            format!("{} is not the image of its block map: {why}", self.name),
-        );
-        io::Error::other(
-            error.hint("download both again; --bmap none writes the image without its map"),
-        )
-    }
+/// What a stretch that is not the published one means.
+pub fn wrong(name: &str, Wrong { bytes, has, wanted }: &Wrong) -> Error {
+    let (first, last) = (bytes.start, bytes.end - 1);
+    not_its_image(
+        name,
+        format_args!("bytes {first} to {last} have the digest {has}, its block map says {wanted}"),
+    )
+}
+
+fn not_its_image(name: &str, why: impl Display) -> Error {
+    Error::new(Kind::SourceMismatch, format!("{name} is not the image of its block map: {why}"))
+        .hint("download both again; --bmap none writes the image without its map")
 }
 
 #[cfg(test)]

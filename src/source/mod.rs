@@ -3,7 +3,9 @@
 
 use std::fmt;
 use std::io::Read;
+use std::sync::Arc;
 
+use crate::digest::ranges::Mapped;
 use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::Result;
 use crate::event::Voucher;
@@ -70,10 +72,14 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn file(&self) -> Option<FileRead> {
         None
     }
-    /// Bytes that were compared with digests that came with the source itself, when those cover all
-    /// of it; known like [`Source::file`].
-    fn checked(&self) -> Option<u64> {
+    /// The stretches with data, where a block map says which; zeros come between them. Whoever
+    /// reads the image compares them with their digests.
+    fn mapped(&self) -> Option<Arc<[Mapped]>> {
         None
+    }
+    /// Bytes of memory that decoding takes for windows and dictionaries, as far as that is known.
+    fn memory(&self) -> u64 {
+        0
     }
     /// How much of the file as published was read, when that is another thing than the image.
     fn progress(&self) -> Option<Progress> {

@@ -6,7 +6,9 @@ use std::io::{Cursor, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Progress, Source, SourceInfo};
-use crate::decode::{self, Ahead, Feed, Format, Limits, Tally, Unpacker, sizes, zip};
+use crate::decode::{
+    self, Ahead, Feed, Format, Limits, Parallel, Tally, Unpacker, parallel, sizes, zip,
+};
 use crate::digest::FileRead;
 use crate::error::{Context as _, Error, Result};
 use crate::image::{self, Archive, Bytes, Codec, Head, ImageKind, ReadAt};
@@ -27,7 +29,7 @@ pub struct Options {
 
 /// A source behind a decoder.
 pub struct Packed {
-    inner: Box<dyn Source>,
+    inner: Arc<dyn Source>,
     info: SourceInfo,
     tally: Arc<Tally>,
     options: Options,
@@ -51,6 +53,22 @@ struct Unpack {
     head: Vec<u8>,
     /// Whether the head is the whole image.
     whole: bool,
+    /// Memory that the file asks for, in bytes; 0 where it does not say.
+    memory: u64,
+    /// Where several blocks are decoded at the same time.
+    parallel: Option<parallel::Plan>,
+}
+
+/// The file, for threads that read it where they like.
+struct Anywhere(Arc<dyn Source>);
+
+impl ReadAt for Anywhere {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.preview().read_at(offset, buf)
+    }
+    fn size(&self) -> Option<u64> {
+        self.0.preview().size()
+    }
 }
 
 impl Packed {
@@ -59,7 +77,7 @@ impl Packed {
         let options = Options { with_sha512, ..Options::default() };
         let info = inner.info().clone();
         let begun = Mutex::default();
-        Self { inner, info, tally: Arc::default(), options, unpack: None, begun }
+        Self { inner: inner.into(), info, tally: Arc::default(), options, unpack: None, begun }
     }
 
     /// What a file is; a zip archive may have something in front of it.
@@ -105,11 +123,19 @@ impl Packed {
             let mut unpack = Unpacker::new(feed, &name, format, limits);
             (head_of(&mut unpack, &name)?, Some(unpack))
         };
+        let parallel = if restartable {
+            let look = || format!("cannot look into {name}");
+            parallel::plan(format, &*file, limits).context(look)?
+        } else {
+            None
+        };
         drop(file);
         let whole = (head.len() as u64) < HEAD;
         let len = size.exact.or(whole.then_some(head.len() as u64));
-        let unpack = Some(Unpack { format, words, at_least: size.at_least, head, whole });
+        let (at_least, memory) = (size.at_least, size.memory);
+        let unpack = Some(Unpack { format, words, at_least, head, whole, memory, parallel });
         let info = SourceInfo { name, len, restartable };
+        let inner = inner.into();
         Ok(Self { inner, info, tally, options, unpack, begun: Mutex::new(begun) })
     }
 
@@ -167,10 +193,14 @@ impl Source for Packed {
             return Ok(Box::new(Cursor::new(unpack.head.clone()).chain(rest)));
         }
         let feed = start(&*self.inner, name, self.options.with_sha512, &self.tally)?;
-        Ok(match &self.unpack {
-            Some(unpack) => Box::new(Unpacker::new(feed, name, unpack.format, self.options.limits)),
-            None => Box::new(feed),
-        })
+        let limits = self.options.limits;
+        let Some(unpack) = &self.unpack else { return Ok(Box::new(feed)) };
+        if let Some(plan) = &unpack.parallel {
+            let file: Arc<dyn ReadAt + Send + Sync> = Arc::new(Anywhere(Arc::clone(&self.inner)));
+            let started = Parallel::start(plan, (feed, &file), name, limits);
+            return Ok(Box::new(started.context(|| format!("cannot start unpacking {name}"))?));
+        }
+        Ok(Box::new(Unpacker::new(feed, name, unpack.format, limits)))
     }
 
     fn preview(&self) -> Box<dyn ReadAt + '_> {
@@ -197,6 +227,10 @@ impl Source for Packed {
 
     fn file(&self) -> Option<FileRead> {
         self.tally.file()
+    }
+
+    fn memory(&self) -> u64 {
+        self.unpack.as_ref().map_or(0, |unpack| unpack.memory)
     }
 
     fn progress(&self) -> Option<Progress> {

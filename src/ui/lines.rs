@@ -31,9 +31,13 @@ fn texts(event: &Event) -> Vec<String> {
             let found = signatures.join(", ");
             if found.is_empty() { vec![] } else { vec![format!("cleared: {found}")] }
         }
-        Event::SourceRead { bytes, sha256 } => {
+        Event::SourceRead { bytes, sha256: Some(sha256), .. } => {
             vec![format!("source: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
+        Event::SourceRead { bytes, sha256: None, .. } => vec![format!(
+            "source: {} read by its block map; no SHA-256 of the whole image was computed",
+            Bytes(*bytes)
+        )],
         Event::FileRead { bytes, sha256, .. } => {
             vec![format!("file: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
