@@ -395,3 +395,49 @@ async fn fill(
         report.send(Progress { piece, at, bytes }).await.ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hashed_is_the_file_whatever_came_fresh_late_or_not_at_all() {
+        let data: Vec<u8> =
+            (0..3_000_000_u32).map(|i| i.wrapping_mul(77).to_le_bytes()[1]).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.part");
+        std::fs::write(&path, &data).unwrap();
+        let fresh =
+            |from: usize, to: usize| Some((from as u64, Bytes::copy_from_slice(&data[from..to])));
+        // What is handed over is not looked up in the file: these bytes would show.
+        let mut spoilt = data.clone();
+        spoilt[1_500_000] ^= 1;
+        let other = Some((1_400_000, Bytes::copy_from_slice(&spoilt[1_400_000..1_600_000])));
+        let marks = |fourth| {
+            [
+                Mark::at(500_000),
+                Mark { up_to: 700_000, fresh: fresh(500_000, 700_000) },
+                // One before it found no room.
+                Mark { up_to: 1_400_000, fresh: fresh(1_200_000, 1_400_000) },
+                Mark { up_to: 1_600_000, fresh: fourth },
+                // Of a later piece: there is a gap before it, then it was read already.
+                Mark { up_to: 1_700_000, fresh: fresh(2_500_000, 2_600_000) },
+                Mark { up_to: 2_900_000, fresh: fresh(1_700_000, 1_800_000) },
+                Mark { up_to: 2_900_000, fresh: fresh(2_600_000, 2_700_000) },
+                Mark::at(3_000_000),
+            ]
+        };
+        let hashed = |marks: [Mark; 8]| {
+            let (send, receive) = bounded(marks.len());
+            marks.into_iter().for_each(|mark| send.send(mark).unwrap());
+            drop(send);
+            follow(&path, &receive, true).unwrap()
+        };
+        let mut whole = FileHasher::new(true);
+        whole.update(&data);
+        let whole = whole.finish(Trailing::default());
+        assert_eq!(hashed(marks(fresh(1_400_000, 1_600_000))), whole);
+        assert_eq!(hashed(marks(None)), whole);
+        assert_ne!(hashed(marks(other)).sha256, whole.sha256);
+    }
+}
