@@ -154,17 +154,23 @@ fn b45_a_server_that_ignores_range_is_noticed_and_nothing_is_appended_twice() {
 #[test]
 fn b47_a_part_that_begins_elsewhere_or_ends_early_is_put_where_it_says() {
     let body = image(3 * MIB, 47);
-    for (what, reply) in [
+    // With where the program asks for more, each time: nothing that it has is asked for again.
+    for (what, reply, asked) in [
         (
             "from 512 bytes before",
             (|good, from| good_part(good, from - 512)) as fn(Reply, usize) -> Reply,
+            &[1_000_000][..],
         ),
-        ("from zero", |good, _| good_part(good, 0)),
-        ("short and closed in order", |good: Reply, from| {
-            let to = good.to.min(from + 100_000);
-            good.part(from, to)
-        }),
-        ("a gap", |good: Reply, from| good_part(good, from + 512)),
+        ("from zero", |good, _| good_part(good, 0), &[1_000_000]),
+        (
+            "short and closed in order",
+            |good: Reply, from| {
+                let to = good.to.min(from + 100_000);
+                good.part(from, to)
+            },
+            &[1_000_000, 1_100_000],
+        ),
+        ("a gap", |good: Reply, from| good_part(good, from + 512), &[1_000_000, 1_000_000]),
     ] {
         let home = folder();
         drop(partial(home.path(), &body, 1_000_000));
@@ -179,8 +185,13 @@ fn b47_a_part_that_begins_elsewhere_or_ends_early_is_put_where_it_says() {
         });
         download(home.path(), &server.url("/x.img"), &[]).expect(0);
         is_whole(home.path(), &body);
-        assert!(!server.requests().is_empty(), "{what}");
+        assert_eq!(starts(&server), asked, "{what}");
     }
+}
+
+/// From which byte on each request wanted the file; 0 without a range.
+fn starts(server: &Server) -> Vec<usize> {
+    server.requests().iter().map(|r| r.range().map_or(0, |(first, _)| first)).collect()
 }
 
 fn good_part(good: Reply, from: usize) -> Reply {
@@ -199,6 +210,7 @@ fn b47_a_part_of_a_file_with_another_length_starts_over() {
     let output = download(home.path(), &server.url("/x.img"), &[]).expect(0);
     assert!(output.remarked("from-zero"));
     is_whole(home.path(), &new);
+    assert_eq!(starts(&server), [1_000_000, 0], "from zero, and once");
 }
 
 #[test]
@@ -383,6 +395,32 @@ fn b56_what_is_wrong_with_a_certificate_is_said_at_once() {
     let (output, got) = get(&https(dir.path(), "good"), true);
     output.expect(1).says(&["without encryption"]);
     assert!(got.is_none() && plain.requests().is_empty());
+}
+
+#[test]
+fn b56_a_clock_that_is_wrong_is_named_as_what_may_be_the_cause() {
+    if find("openssl").is_none() || !lab_has(&["faketime"]) {
+        return skip("openssl or faketime is not installed");
+    }
+    let dir = folder();
+    certificates(dir.path());
+    put(dir.path(), "x.img", b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx");
+    let server = https(dir.path(), "good");
+    for (clock, words) in [("-3000d", "NotValidYet"), ("+30000d", "Expired"), ("+0d", "")] {
+        let home = folder();
+        let mut faked = Command::new("faketime");
+        // Waiting goes by another clock, which stays as it is.
+        faked.args(["--exclude-monotonic", "-f", clock, lab::PROGRAM]);
+        lab::clean(&mut faked, home.path());
+        faked.env("SSL_CERT_FILE", dir.path().join("ca.pem"));
+        faked.args(["download", &server.url("/x.img"), "-o", "out.img", "--retry-wait", "5ms"]);
+        let output = finish(faked);
+        if words.is_empty() {
+            output.expect(0);
+        } else {
+            output.expect(1).says(&[words, "check the computer's clock"]).never_says(&["again"]);
+        }
+    }
 }
 
 #[test]

@@ -92,6 +92,19 @@ fn a_list_of_another_place_is_used_when_it_is_named() {
     let (url, sums) = (server.url("/a/x.iso"), server.url("/b/sums"));
     let args = ["download", &url, "-o", "x.iso", "--checksums", &sums];
     run(home.path(), &args).expect(0).says(&["it matches what was published", "list unsigned"]);
+    // A server that has a signature and does not give it is another thing than one without.
+    let (image, list) =
+        (disk_image(MIB, 44).into(), format!("{digest}  x.iso\n").into_bytes().into());
+    let (image, list): (Arc<Vec<u8>>, Arc<Vec<u8>>) = (image, list);
+    let broken = Server::with_lists(move |request| match request.path.as_str() {
+        "/x.iso" => Reply::whole(&image),
+        "/SHA256SUMS" => Reply::whole(&list),
+        path if path.starts_with("/SHA256SUMS.") => Reply::status(503),
+        _ => Reply::status(404),
+    });
+    let address = broken.url("/x.iso");
+    let told = run(home.path(), &["download", &address, "-o", "z.iso"]).expect(0);
+    told.says(&["no signature could be looked for", "503", "list unsigned"]);
     let wrong = put(home.path(), "wrong", format!("{}  x.iso\n", "22".repeat(32)).as_bytes());
     let args = ["download", &url, "-o", "y.iso", "--checksums", &wrong];
     run(home.path(), &args).expect(4).says(&["is not the published one"]);
@@ -155,6 +168,16 @@ fn an_image_of_the_catalogue_is_found_proven_written_and_verified() {
     let other = "44".repeat(32);
     run(home, &[&flash[..], &["--sha256", &other]].concat()).expect(4).says(&[&other[..4]]);
     run(home, &["flash", "no-such-image", "sim:4MiB"]).expect(1).says(&["mediawriter images"]);
+    let meant = ["did you mean ubuntu-24.04-desktop"];
+    for command in [
+        &["flash", "ubuntu-24.04-dekstop", "sim:4MiB"][..],
+        &["download", "ubuntu-24.04-dekstop"],
+        &["images", "show", "ubuntu-24.04-dekstop"],
+    ] {
+        let output = run(home, command);
+        assert!([1, 2].contains(&output.code), "{output}");
+        output.says(&meant);
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 
 use lab::{
-    MIB, Output, command, disk_image, feed, flash, folder, lab_has, noise, put, run, sh, sha256sum,
-    target_folder, verify,
+    LoopDev, MIB, Output, command, disk_image, feed, fill, flash, folder, lab_has, noise, put,
+    read_direct, run, sh, sha256sum, target_folder, verify,
 };
 
 /// Runs a line of shell in a folder.
@@ -410,6 +410,29 @@ fn b72_an_image_that_is_too_large_is_found_as_early_as_its_format_allows() {
         refused(dir, file, 8 * MIB, 3, &[]).says(&["the image does not fit", "it has 12.0 MiB"]);
     }
     flash(&at(dir, "small.gz"), &stick(dir, 9 * MIB), &[]).expect(0);
+}
+
+#[test]
+fn b72_200_mib_for_a_loop_device_of_128_mib_end_at_its_end_or_before_anything_is_written() {
+    if !lab_has(&["losetup", "gzip", "bzip2", "xz"]) {
+        return;
+    }
+    let dir = target_folder();
+    let dir = dir.path();
+    let image = put(dir, "image", &disk_image(MIB, 72));
+    fs::File::options().write(true).open(image).unwrap().set_len(200 * MIB).unwrap();
+    shell(dir, "gzip -1c image > image.gz; bzip2 -1c image > image.bz2; xz -0c image > image.xz");
+    let stick = LoopDev::new(128 * MIB);
+    let flash = |file: &str| flash(&at(dir, file), &stick.device, &["--force"]);
+    for file in ["image.gz", "image.bz2"] {
+        let output = flash(file).expect(3).says(&["the image is larger than", "at least"]);
+        assert_eq!(output.event("made_unbootable")["done"], true, "{file}");
+        assert!(read_direct(&stick.device, 0, MIB).iter().all(|byte| *byte == 0), "{file}");
+    }
+    fill(&stick.device, 0xEE, 128 * MIB);
+    flash("image.xz").expect(3).says(&["the image does not fit", "it has 200 MiB"]);
+    let untouched = |at| read_direct(&stick.device, at, MIB).iter().all(|byte| *byte == 0xEE);
+    assert!(untouched(0) && untouched(127 * MIB), "refused before anything was written");
 }
 
 #[test]

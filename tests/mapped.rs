@@ -94,6 +94,9 @@ fn only_what_is_mapped_is_written_and_verified() {
         assert_eq!(of("write") + of("release"), mapped, "{output}");
         assert_eq!(of("verify"), mapped);
         assert_eq!(output.event("source_verdict")["bytes"], mapped);
+        // Each mapped byte is hashed once: the image as a whole only for who asks.
+        let read = output.event("source_read");
+        assert!(read["sha256"].is_null() && read["mapped_sha256"].is_string(), "{output}");
         let medium = read_direct(&stick.device, 0, SIZE);
         let old = |at: usize| medium[at] == 0xee;
         // Behind the guarded first MiB what is not mapped was left alone.
@@ -140,6 +143,32 @@ fn an_image_that_is_not_the_one_of_its_map_is_refused_and_does_not_boot() {
     fs::File::options().write(true).open(&lab.image).unwrap().set_len(SIZE - 4096).unwrap();
     run(&flash).expect(3).says(&["block map is of an image of"]);
     assert_eq!(lab::sha256sum(&stick), before);
+}
+
+#[test]
+fn a_digest_that_was_given_is_compared_with_a_map_too() {
+    if !lab_has(&["bmaptool", "xz"]) {
+        return;
+    }
+    let lab = Mapped::new();
+    sh("xz", &["-k", "-1", &lab.image]);
+    let xz = format!("{}.xz", lab.image);
+    let image = lab::sha256sum(&lab.image);
+    let other = "11".repeat(32);
+    for (source, option, digest) in [
+        (&lab.image, "--image-sha256", &image),
+        (&lab.image, "--sha256", &image),
+        (&xz, "--image-sha256", &image),
+        (&xz, "--sha256", &lab::sha256sum(&xz)),
+    ] {
+        let flash = ["flash", source, "sim:32MiB", "--json", option];
+        let output = run(&[&flash[..], &[digest]].concat()).expect(0);
+        assert_eq!(output.event("source_verdict")["verdict"], "matched", "{option}");
+        assert_eq!(output.event("vouched")["by"], "you");
+        let whole = if option == "--image-sha256" { image.as_str().into() } else { Value::Null };
+        assert_eq!(output.event("source_read")["sha256"], whole, "{option}");
+        run(&[&flash[..], &[&other]].concat()).expect(4).says(&["is not the published one"]);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::proof::{self, Judge, Keyring};
 use crate::text::printable;
 
 mod glob;
+pub mod near;
 pub mod resolve;
 
 /// The catalogue in the program.

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::origin::{keyring, named_file};
+use super::named;
+use super::origin::keyring;
 use super::source::Wanted;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
 use crate::event::Voucher;
 use crate::proof::{self, Judge};
 use crate::source::bmap::{Bmap, MOST_BYTES, parse};
-use crate::source::http::small;
-use crate::text::{printable, printable_path};
+use crate::text::printable;
 use crate::time::unix_time;
 use crate::units::Bytes;
 
@@ -18,12 +18,9 @@ use crate::units::Bytes;
 pub(super) struct BlockMap {
     pub(super) bmap: Bmap,
     pub(super) voucher: Voucher,
-    /// In a sentence.
-    pub(super) note: String,
+    /// What is to be told of it.
+    pub(super) notes: Vec<String>,
 }
-
-/// Endings of signatures over a map.
-const SIGNATURES: [&str; 3] = [".asc", ".sig", ".gpg"];
 
 /// The map that was named, or lies beside the file.
 pub(super) fn find(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Option<BlockMap>> {
@@ -47,21 +44,10 @@ fn beside(image: &Path) -> Option<PathBuf> {
 }
 
 fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMap> {
-    let fetch = |word: &str, most: usize| {
-        if word.contains("://") {
-            let bytes = small(word, most, cancel)?;
-            bytes.ok_or_else(|| Error::usage(format!("{}: there is no such file", printable(word))))
-        } else {
-            named_file(Path::new(word), most)
-        }
-    };
-    let shown =
-        if word.contains("://") { printable(word) } else { printable_path(Path::new(word)) };
-    let bytes = fetch(word, MOST_BYTES)?;
-    let signature = SIGNATURES
-        .iter()
-        .find_map(|ending| fetch(&format!("{word}{ending}"), proof::MOST_BYTES).ok())
-        .filter(|bytes| proof::looks_like_a_signature(bytes));
+    let shown = named::shown(word);
+    let bytes = named::read(word, MOST_BYTES, cancel)?;
+    let mut notes = Vec::new();
+    let signature = named::signature_beside(word, &mut notes, cancel)?;
     let keys = keyring(wanted.origin)?;
     let judge = Judge { keys: &keys, demanded: &[], now: unix_time() };
     let opened = proof::open(&bytes, signature.as_deref(), judge);
@@ -75,10 +61,10 @@ fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMa
     let (mapped, size) = (Bytes(bmap.mapped()), Bytes(bmap.image_size));
     let checks =
         if bmap.proves() { "each with its SHA-256" } else { "without a digest that proves them" };
-    let note = format!(
+    notes.push(format!(
         "block map {shown} (version {}): {mapped} of {size} are written and verified, in {} ranges, {checks}",
         printable(&bmap.version),
         bmap.ranges.len()
-    );
-    Ok(BlockMap { bmap, voucher, note })
+    ));
+    Ok(BlockMap { bmap, voucher, notes })
 }

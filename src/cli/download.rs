@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::{Download, Output};
+use super::images::{catalogue, meant};
 use super::remote::{Remote, with_suffix};
 use super::session::{Session, never_began};
 use super::source::Wanted;
@@ -96,8 +97,9 @@ fn prepare<'a>(args: &Download, invoker: &'a Invoker, cancel: &CancelToken) -> R
         catalogue: &args.network.catalogue,
     };
     let remote = Remote::find(&wanted, cancel)?.ok_or_else(|| {
+        let all = catalogue(&args.network.catalogue).unwrap_or_default();
         usage(format!("'{}' is no address, and no image of the catalogue", printable(word)))
-            .hint("`mediawriter images` lists those; an address begins with https://")
+            .hint(format!("{}; an address begins with https://", meant(&all, word)))
     })?;
     let part = if let Some(file) = &args.file {
         with_suffix(file, ".part")

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{Images, ImagesShow};
+use crate::catalog::near::near;
 use crate::catalog::{self, Entry};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::invoker::config_dir;
@@ -22,7 +23,7 @@ pub(super) fn run(args: &Images) -> Result<ExitCode> {
             let known: Vec<String> = known.fingerprints().collect();
             let row = rows.iter().find(|row| row.id == *id).ok_or_else(|| {
                 Error::usage(format!("there is no image '{}' in the catalogue", printable(id)))
-                    .hint("`mediawriter images` lists them")
+                    .hint(meant(&all, id))
             })?;
             if args.json { json(&[row]) } else { explain(row, &known) }
         }
@@ -39,6 +40,14 @@ pub(super) fn run(args: &Images) -> Result<ExitCode> {
     };
     ui::print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What to try instead of a word that names no image.
+pub(super) fn meant(all: &[Entry], word: &str) -> String {
+    match near(all, word).as_slice() {
+        [] => "`mediawriter images` lists those of the catalogue".to_owned(),
+        ids => format!("did you mean {}?", ids.join(" or ")),
+    }
 }
 
 /// The shipped catalogue, under the user's own, under those that were named.

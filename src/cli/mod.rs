@@ -22,6 +22,7 @@ mod download;
 mod flash;
 mod images;
 mod labels;
+mod named;
 mod open;
 mod origin;
 mod remote;

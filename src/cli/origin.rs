@@ -5,15 +5,14 @@
 //! is an error, whichever list it is over; a list that does not name the file is only told.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::args::Origin;
+use super::named::{SIGNATURES, named_file, small_file};
 use crate::digest::Digest;
 use crate::digest::sums::{self, Lookup, Sums};
-use crate::error::{Context as _, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::Voucher;
 use crate::proof::{self, Judge, Keyring, Proof};
 use crate::source::Published;
@@ -25,8 +24,6 @@ const FOLDER_LISTS: [&str; 5] =
     ["SHA256SUMS", "SHA256SUMS.txt", "sha256sums.txt", "CHECKSUM", "SHA512SUMS"];
 /// Endings of lists of one file.
 const FILE_LISTS: [&str; 4] = [".sha256", ".sha256sum", ".sha512", ".sha512sum"];
-/// Endings of detached signatures over a list.
-const SIGNATURES: [&str; 4] = [".gpg", ".asc", ".sign", ".sig"];
 /// Where distributions put keys (Debian's and Ubuntu's -keyring packages).
 const SYSTEM_KEYRINGS: &str = "/usr/share/keyrings";
 /// Entries of a folder that are looked at.
@@ -207,34 +204,6 @@ fn with(path: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-/// A regular file of at most `most` bytes; `None` when there is none of that name.
-fn small_file(path: &Path, most: usize, follow: bool) -> Result<Option<Vec<u8>>> {
-    let name = printable_path(path);
-    // Opening a FIFO would wait for its other end.
-    let flags = libc::O_NONBLOCK | if follow { 0 } else { libc::O_NOFOLLOW };
-    let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io(format!("cannot open {name}"), e)),
-    };
-    if !file.metadata().context(|| format!("cannot look at {name}"))?.is_file() {
-        return Err(Error::refused(format!("{name} is not a regular file")));
-    }
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(limit).read_to_end(&mut bytes).context(|| format!("cannot read {name}"))?;
-    if bytes.len() > most {
-        return Err(Error::refused(format!("{name} has more than {most} bytes")));
-    }
-    Ok(Some(bytes))
-}
-
-/// A file that was named and must be there.
-pub(super) fn named_file(path: &Path, most: usize) -> Result<Vec<u8>> {
-    small_file(path, most, true)?
-        .ok_or_else(|| Error::usage(format!("there is no file {}", printable_path(path))))
 }
 
 /// Asks lists about one file.

@@ -12,7 +12,8 @@ use reqwest::Url;
 
 use super::args::{Network, Origin};
 use super::images::catalogue;
-use super::origin::{About, Known, Search, better, conclude, keyring, named_file, said};
+use super::named;
+use super::origin::{About, Known, Search, better, conclude, keyring, said};
 use super::source::{Image, Wanted};
 use crate::cancel::CancelToken;
 use crate::catalog::{Entry, Plan};
@@ -40,8 +41,6 @@ pub(super) struct Remote {
 
 /// Lists that lie beside an image on most servers.
 const LISTS: [&str; 2] = ["SHA256SUMS", "sha256sums.txt"];
-/// Endings of signatures over them.
-const SIGNATURES: [&str; 3] = [".gpg", ".sign", ".asc"];
 
 impl Remote {
     /// What a word means, unless it is a file or standard input.
@@ -214,23 +213,13 @@ fn named_list(
     search: &mut Search<'_>,
     cancel: &CancelToken,
 ) -> Result<Option<super::origin::Answer>> {
-    let read = |word: &str, most: usize| {
-        if word.contains("://") {
-            let bytes = small(word, most, cancel)?;
-            bytes.ok_or_else(|| Error::usage(format!("{}: there is no such file", printable(word))))
-        } else {
-            named_file(Path::new(word), most)
-        }
-    };
-    let list = read(word, sums::MOST_BYTES)?;
+    let list = named::read(word, sums::MOST_BYTES, cancel)?;
     let signature = match &origin.signature {
-        Some(word) => Some(read(word, proof::MOST_BYTES)?),
-        None => SIGNATURES
-            .iter()
-            .find_map(|ending| read(&format!("{word}{ending}"), proof::MOST_BYTES).ok()),
+        Some(word) => Some(named::read(word, proof::MOST_BYTES, cancel)?),
+        None => named::signature_beside(word, &mut search.notes, cancel)?,
     };
     let about = About { named: true, own: true };
-    search.judge(&printable(word), about, &list, signature.as_deref())
+    search.judge(&named::shown(word), about, &list, signature.as_deref())
 }
 
 /// What lies beside an address. A server that answers anything to everything has no lists; one
@@ -257,10 +246,7 @@ fn lists_beside(
         {
             continue;
         }
-        let signature = SIGNATURES.iter().find_map(|ending| {
-            let signature = small(&format!("{list}{ending}"), proof::MOST_BYTES, cancel).ok()??;
-            proof::looks_like_a_signature(&signature).then_some(signature)
-        });
+        let signature = named::signature_beside(list.as_str(), &mut search.notes, cancel)?;
         let about = About { named: false, own };
         best = better(best, search.judge(&shown(&list), about, &bytes, signature.as_deref())?)?;
         if best.is_some() {

@@ -11,6 +11,7 @@ use crossbeam_channel::Receiver;
 
 use super::args::{Network, Origin};
 use super::bmap::{self, BlockMap};
+use super::images::{catalogue, meant};
 use super::origin::{self, Known};
 use super::remote::{Kept, Remote};
 use crate::cancel::CancelToken;
@@ -75,7 +76,7 @@ impl Image {
             return Self::unpacked(source, None, "stdin", known, wanted.origin);
         }
         let path = Path::new(wanted.word);
-        must_be_a_file(path)?;
+        must_be_a_file(path, wanted.catalogue)?;
         let known = origin::of_a_file(path, wanted.origin)?;
         Self::file(path, "file", known, wanted.origin)
     }
@@ -129,7 +130,7 @@ impl Image {
 
     /// Puts a block map before it.
     pub(super) fn mapped(self, map: BlockMap) -> Result<Self> {
-        let BlockMap { bmap, voucher, note } = map;
+        let BlockMap { bmap, voucher, notes: more } = map;
         let mask = Mask::new(bmap.ranges.iter().map(|range| range.bytes.clone()))
             .map_err(|why| Error::refused(format!("the block map: {why}")))?;
         let whole = self.published.file.is_some() || self.published.image.is_some();
@@ -143,7 +144,7 @@ impl Image {
         };
         let source = Box::new(MappedSource::new(inner, bmap, whole)?);
         let mut notes = self.notes;
-        notes.push(note);
+        notes.extend(more);
         let mut published = self.published;
         if published.file.is_none() && published.image.is_none() {
             published.voucher = Some(voucher);
@@ -262,11 +263,13 @@ fn standard_input(cancel: &CancelToken) -> Result<PipeSource> {
     source
 }
 
-fn must_be_a_file(path: &Path) -> Result<()> {
+fn must_be_a_file(path: &Path, named: &[PathBuf]) -> Result<()> {
     let name = printable_path(path);
     let meta = fs::metadata(path).map_err(|e| {
+        let all = catalogue(named).unwrap_or_default();
+        let meant = meant(&all, &path.to_string_lossy());
         Error::io(format!("cannot open the image {name}"), e)
-            .hint("check the name; `mediawriter images` lists those of the catalogue; - reads standard input")
+            .hint(format!("check the name; {meant}; - reads standard input"))
     })?;
     let kind = meta.file_type();
     let no = |what: &str, hint: String| {

@@ -1,18 +1,20 @@
 //! Downloads into a file beside the final one (`NAME.part`, its state in `NAME.part.json`), which
 //! can be gone on with after anything: a lost connection, a full disk, a power failure, another
-//! address of the same file. A thread hashes behind what was written, from the file itself.
+//! address of the same file. A thread hashes what was written: as it came, or from the file itself
+//! where that is behind, out of order, or of an earlier run.
 //!
 //! The file gets its name from whoever called, after its digest was compared.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use nix::fcntl::{Flock, FlockArg};
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -25,10 +27,14 @@ use crate::digest::{FileHasher, FileRead, Hasher, Trailing};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::text::printable_path;
-use crate::units::Bytes;
+use crate::units;
 
 /// How often the state is saved: what a crash costs at most.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
+/// Portions that wait to be hashed, of up to 400 KiB each (hyper's largest read).
+const AHEAD: usize = 16;
+/// Portions that were written and not counted yet.
+const REPORTS: usize = 4;
 
 /// What to download.
 #[derive(Debug)]
@@ -155,12 +161,10 @@ fn attempt(
     if !resumed {
         file.set_len(0).context(|| format!("cannot empty {}", printable_path(job.part)))?;
     }
-    let (send, marks) = unbounded();
+    let (send, marks) = bounded(AHEAD);
     thread::scope(|scope| {
         let hashed = scope.spawn(|| follow(job.part, &marks, job.sha512));
-        let hash_up_to = |mark| send.send(mark).unwrap_or_default();
-        let url = to_its_end(fetch(job, file, state, (&hash_up_to, cancel), tell));
-        drop(send);
+        let url = to_its_end(fetch(job, file, state, (send, cancel), tell));
         let hashed =
             hashed.join().map_err(|_| Error::new(Kind::Internal, "the hashing thread panicked"))?;
         let url = url?;
@@ -170,34 +174,60 @@ fn attempt(
     })
 }
 
+/// How far the file can be hashed.
+struct Mark {
+    /// It is there from its first byte to before this one.
+    up_to: u64,
+    /// Some of its bytes, and where they begin: what has them need not be read again.
+    fresh: Option<(u64, Bytes)>,
+}
+
+impl Mark {
+    fn at(up_to: u64) -> Self {
+        Self { up_to, fresh: None }
+    }
+}
+
 /// Hashes a file up to each mark, which come in ascending order.
-fn follow(path: &Path, marks: &Receiver<u64>, sha512: bool) -> io::Result<FileRead> {
+fn follow(path: &Path, marks: &Receiver<Mark>, sha512: bool) -> io::Result<FileRead> {
     let mut hasher = FileHasher::new(sha512);
-    let mut buf = vec![0; 1 << 20];
-    let (mut file, mut at) = (File::open(path)?, 0);
-    file.seek(SeekFrom::Start(0))?;
-    for mark in marks {
-        while at < mark {
-            let want = usize::try_from(mark - at).unwrap_or(usize::MAX).min(buf.len());
-            file.read_exact(&mut buf[..want])?;
+    let file = File::open(path)?;
+    let (mut buf, mut at) = (vec![0; 1 << 20], 0);
+    let mut read = |hasher: &mut FileHasher, at: &mut u64, up_to: u64| {
+        while *at < up_to {
+            let want = usize::try_from(up_to - *at).unwrap_or(usize::MAX).min(buf.len());
+            file.read_exact_at(&mut buf[..want], *at)?;
             hasher.update(&buf[..want]);
-            at += want as u64;
+            *at += want as u64;
         }
+        Ok::<_, io::Error>(())
+    };
+    for Mark { up_to, fresh } in marks {
+        if let Some((start, bytes)) = fresh {
+            read(&mut hasher, &mut at, start.min(up_to))?;
+            let end = start + bytes.len() as u64;
+            if at == start && end <= up_to {
+                hasher.update(&bytes);
+                at = end;
+            }
+        }
+        read(&mut hasher, &mut at, up_to)?;
     }
     Ok(hasher.finish(Trailing::default()))
 }
 
-/// What a connection says of its piece.
+/// What a connection wrote of its piece.
 struct Progress {
     piece: usize,
-    bytes: u64,
+    at: u64,
+    bytes: Bytes,
 }
 
 async fn fetch(
     job: &Job<'_>,
     file: &Arc<Flock<File>>,
     state: Option<State>,
-    (hash_up_to, cancel): (&(dyn Fn(u64) + Sync), &CancelToken),
+    (marks, cancel): (Sender<Mark>, &CancelToken),
     tell: &(dyn Fn(Told) + Sync),
 ) -> Result<Url> {
     let client = client::client()?;
@@ -216,9 +246,11 @@ async fn fetch(
     };
     let fresh = State::new(mark(&job.urls[0]), None, None);
     let mut state = state.unwrap_or(fresh);
+    // Nobody takes it only when the file cannot be read; the download itself goes on.
+    let hash = |mark| marks.send(mark).unwrap_or_default();
     // The first piece that lacks something begins alone; what the server says decides the rest.
     let Some(first) = state.pieces.iter().position(|piece| !piece.is_complete()) else {
-        hash_up_to(state.contiguous());
+        hash(Mark::at(state.contiguous()));
         tell(Told::Begins { total: state.total, have: state.have() });
         return Ok(job.urls[0].clone());
     };
@@ -231,9 +263,9 @@ async fn fetch(
     adopt(&mut state, known.as_ref(), job.connections);
     room_for(job, &state)?;
     tell(Told::Begins { total: state.total, have: state.have() });
-    hash_up_to(state.contiguous());
+    hash(Mark::at(state.contiguous()));
 
-    let (report, mut reports) = mpsc::unbounded_channel();
+    let (report, mut reports) = mpsc::channel(REPORTS);
     let mut tasks = tokio::task::JoinSet::new();
     let mut begun = Some(begun.part_ends(state.pieces[first].end));
     for (index, piece) in state.pieces.iter().enumerate() {
@@ -252,10 +284,13 @@ async fn fetch(
         tokio::select! {
             // What is there is kept, and the state says so.
             stop = &mut stop => break Err(stop),
-            Some(Progress { piece, bytes }) = reports.recv() => {
-                state.pieces[piece].done += bytes;
-                hash_up_to(state.contiguous());
-                tell(Told::Bytes(bytes));
+            Some(Progress { piece, at, bytes }) = reports.recv() => {
+                let len = bytes.len() as u64;
+                state.pieces[piece].done += len;
+                // What finds no room is read from the file later, after the next mark.
+                let mark = Mark { up_to: state.contiguous(), fresh: Some((at, bytes)) };
+                drop(marks.try_send(mark));
+                tell(Told::Bytes(len));
                 if tokio::time::Instant::now() >= save_at {
                     save(job, &state)?;
                     save_at = tokio::time::Instant::now() + SAVE_EVERY;
@@ -271,11 +306,11 @@ async fn fetch(
         }
     };
     tasks.shutdown().await;
-    while let Ok(Progress { piece, bytes }) = reports.try_recv() {
-        state.pieces[piece].done += bytes;
-        tell(Told::Bytes(bytes));
+    while let Ok(Progress { piece, bytes, .. }) = reports.try_recv() {
+        state.pieces[piece].done += bytes.len() as u64;
+        tell(Told::Bytes(bytes.len() as u64));
     }
-    hash_up_to(state.contiguous());
+    hash(Mark::at(state.contiguous()));
     save(job, &state)?;
     done.map_err(|error| with_file(error, job, state.have()))?;
     Ok(url)
@@ -322,8 +357,8 @@ fn room_for(job: &Job<'_>, state: &State) -> Result<()> {
         return Err(Error::refused(format!(
             "{} has {} free, and {} are still to come",
             printable_path(folder),
-            Bytes(free),
-            Bytes(missing)
+            units::Bytes(free),
+            units::Bytes(missing)
         ))
         .hint("make room, or choose another place with -o; what is there is kept"));
     }
@@ -339,7 +374,7 @@ fn with_file(error: Error, job: &Job<'_>, have: u64) -> Error {
         Some(libc::ENOSPC | libc::EDQUOT) => "the disk is full: make room, then the same again",
         _ => error.advice().unwrap_or("run the same command again: it goes on where it stopped"),
     };
-    let hint = format!("{hint}; {} are kept in {}", Bytes(have), printable_path(job.part));
+    let hint = format!("{hint}; {} are kept in {}", units::Bytes(have), printable_path(job.part));
     error.hint(hint)
 }
 
@@ -348,7 +383,7 @@ async fn fill(
     mut transfer: Transfer,
     piece: usize,
     file: Arc<Flock<File>>,
-    report: mpsc::UnboundedSender<Progress>,
+    report: mpsc::Sender<Progress>,
 ) -> Result<()> {
     loop {
         let at = transfer.offset();
@@ -356,6 +391,53 @@ async fn fill(
         file.write_all_at(&bytes, at).map_err(|e| {
             Error::io("writing the downloaded file failed", e).at(at, bytes.len() as u64)
         })?;
-        report.send(Progress { piece, bytes: bytes.len() as u64 }).ok();
+        // Nobody listens any more when it was stopped.
+        report.send(Progress { piece, at, bytes }).await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hashed_is_the_file_whatever_came_fresh_late_or_not_at_all() {
+        let data: Vec<u8> =
+            (0..3_000_000_u32).map(|i| i.wrapping_mul(77).to_le_bytes()[1]).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.part");
+        std::fs::write(&path, &data).unwrap();
+        let fresh =
+            |from: usize, to: usize| Some((from as u64, Bytes::copy_from_slice(&data[from..to])));
+        // What is handed over is not looked up in the file: these bytes would show.
+        let mut spoilt = data.clone();
+        spoilt[1_500_000] ^= 1;
+        let other = Some((1_400_000, Bytes::copy_from_slice(&spoilt[1_400_000..1_600_000])));
+        let marks = |fourth| {
+            [
+                Mark::at(500_000),
+                Mark { up_to: 700_000, fresh: fresh(500_000, 700_000) },
+                // One before it found no room.
+                Mark { up_to: 1_400_000, fresh: fresh(1_200_000, 1_400_000) },
+                Mark { up_to: 1_600_000, fresh: fourth },
+                // Of a later piece: there is a gap before it, then it was read already.
+                Mark { up_to: 1_700_000, fresh: fresh(2_500_000, 2_600_000) },
+                Mark { up_to: 2_900_000, fresh: fresh(1_700_000, 1_800_000) },
+                Mark { up_to: 2_900_000, fresh: fresh(2_600_000, 2_700_000) },
+                Mark::at(3_000_000),
+            ]
+        };
+        let hashed = |marks: [Mark; 8]| {
+            let (send, receive) = bounded(marks.len());
+            marks.into_iter().for_each(|mark| send.send(mark).unwrap());
+            drop(send);
+            follow(&path, &receive, true).unwrap()
+        };
+        let mut whole = FileHasher::new(true);
+        whole.update(&data);
+        let whole = whole.finish(Trailing::default());
+        assert_eq!(hashed(marks(fresh(1_400_000, 1_600_000))), whole);
+        assert_eq!(hashed(marks(None)), whole);
+        assert_ne!(hashed(marks(other)).sha256, whole.sha256);
     }
 }

@@ -63,7 +63,7 @@ pub fn small(address: &str, limit: usize, cancel: &CancelToken) -> Result<Option
                 .hint(client::advice(e))
         };
         let mut reply = client.get(url.clone()).send().await.map_err(|e| failed(&e))?;
-        if matches!(reply.status().as_u16(), 403 | 404 | 410) {
+        if matches!(reply.status().as_u16(), 404 | 410) {
             return Ok(None);
         }
         if !reply.status().is_success() {
