@@ -175,19 +175,20 @@ fn partition(values: &[f64], penalty: f64, least: usize) -> Vec<usize> {
     let sums = Sums::of(values);
     let count = values.len();
     let mut best = vec![f64::INFINITY; count + 1];
-    let mut last = vec![0; count + 1];
+    let mut previous = vec![0; count + 1];
     best[0] = -penalty;
     for end in least..=count {
         for start in (0..=end - least).filter(|&start| start == 0 || start >= least) {
             let cost = best[start] + sums.error(start, end) + penalty;
             if cost < best[end] {
-                (best[end], last[end]) = (cost, start);
+                (best[end], previous[end]) = (cost, start);
             }
         }
     }
-    let mut cuts: Vec<usize> = std::iter::successors(Some(last[count]), |&cut| Some(last[cut]))
-        .take_while(|&cut| cut > 0)
-        .collect();
+    let mut cuts: Vec<usize> =
+        std::iter::successors(Some(previous[count]), |&cut| Some(previous[cut]))
+            .take_while(|&cut| cut > 0)
+            .collect();
     cuts.reverse();
     cuts
 }
