@@ -34,6 +34,7 @@
 //! * *run* and *record*: one call of a command, and the JSON file that keeps what it measured.
 
 pub mod analysis;
+pub mod bench;
 pub mod cancel;
 pub mod catalog;
 pub mod cli;

@@ -83,6 +83,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "report",
         &[
             "analysis",
+            "analysis",
             "device::Caches",
             "device::Geometry",
             "device::facts",
@@ -113,6 +114,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "analysis",
+            "bench",
             "cancel",
             "catalog",
             // What decoding may take, as a person says it.

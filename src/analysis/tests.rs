@@ -336,6 +336,17 @@ fn a_slower_stretch_of_a_read_is_no_cache() {
 }
 
 #[test]
+fn single_stalls_are_no_regimes() {
+    for stall in [1.2, 2.4, 4.9, 7.0, 12.0] {
+        let series = flat(11.2, 357.0).then(stall, 0.0).then(30.0, 357.0 * MIB).in_blocks(MIB);
+        let analysis = judged(&series);
+        assert_eq!((analysis.regimes.len(), analysis.cliff), (1, None), "{stall} s: {analysis:#?}");
+        assert_eq!(codes(&analysis), ["cache-not-reached"], "{stall} s");
+        near(analysis.stats.longest_no_progress_nanos, stall * 1e9, 0.1, "gap");
+    }
+}
+
+#[test]
 fn a_device_that_recovers_has_no_cliff() {
     let series = flat(60.0, 90.0).then(30.0, 30.0 * MIB).then(60.0, 90.0 * MIB).series();
     let analysis = judged(&series);
