@@ -70,10 +70,13 @@ pub(super) fn find(series: &Series) -> Option<Alternation> {
             && median(stays) >= DWELL
             && (spread / (stays.len() - 1) as f64).sqrt() < 0.5 * middle
     };
+    // A slope that crosses the border in noise flickers there; two speeds take turns all along.
+    let turning: f64 = stays.iter().map(|(_, seconds)| seconds).sum();
     // The first and the last stretch are cut off, and not among them.
     let found = stays.len() + 2 >= STRETCHES
         && RATIO.contains(&(-distance).exp2())
         && deviation < TIGHT * distance
+        && turning > logs.len() as f64 / 2.0
         && regular(&fast_stays)
         && regular(&slow_stays)
         && honest;

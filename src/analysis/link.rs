@@ -105,7 +105,7 @@ impl Link {
         let flat = sorted.len() >= 3 && variation < FLAT;
         let found = flat && self.reached().contains(&share);
         let (link, remedy) = self.words();
-        found.then(|| Ceiling { median, share, payload, variation, link, remedy })
+        found.then_some(Ceiling { median, share, payload, variation, link, remedy })
     }
 
     /// Shares of the payload that are reached by devices which are limited by nothing else.
@@ -168,6 +168,7 @@ fn generation(megatransfers: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::series::rounded;
 
     fn usb(mbit: u32, bulk_only: bool) -> Link {
         Link::Usb { mbit, bulk_only, superspeed: None }
@@ -196,7 +197,7 @@ mod tests {
             (usb(12, true), 1, None),
         ] {
             let found = link.ceiling(&seconds(&[speed; 20]));
-            let seen = found.map(|found| (found.share * 100.0).round() as i64);
+            let seen = found.map(|found| rounded(found.share * 100.0));
             assert_eq!(seen, share, "{link:?} {speed}");
         }
     }

@@ -1,7 +1,7 @@
 //! Synthetic devices for tests: speeds in tenths of a second, noise from a fixed seed.
 
 use super::compare::Random;
-use super::series::{Series, rounded};
+use super::series::{Series, rounded, whole};
 
 pub(super) const MIB: f64 = 1_048_576.0;
 
@@ -12,7 +12,7 @@ pub(super) struct Model(pub(super) Vec<f64>);
 impl Model {
     /// Goes on at `speed` for so many seconds.
     pub(super) fn then(mut self, seconds: f64, speed: f64) -> Self {
-        self.0.extend(std::iter::repeat_n(speed, rounded(seconds * 10.0) as usize));
+        self.0.extend(std::iter::repeat_n(speed, whole((seconds * 10.0).round())));
         self
     }
 
@@ -26,7 +26,7 @@ impl Model {
         seed: u64,
     ) -> Self {
         let mut random = Random::new(seed);
-        let end = self.0.len() + rounded(seconds * 10.0) as usize;
+        let end = self.0.len() + whole((seconds * 10.0).round());
         while self.0.len() < end {
             for (length, speed) in turns {
                 self = self.then(length * (1.0 + jitter * (2.0 * unit(&mut random) - 1.0)), speed);
@@ -64,17 +64,6 @@ impl Model {
             rounded(fresh)
         });
         Series::per_tenth(steps.collect(), 100_000_000)
-    }
-
-    /// As it would be measured until so many bytes are done.
-    pub(super) fn until(&self, bytes: f64, block: f64) -> Series {
-        let mut moved = 0.0;
-        let steps = self.0.iter().take_while(|speed| {
-            let goes_on = moved < bytes;
-            moved += *speed / 10.0;
-            goes_on
-        });
-        Self(steps.copied().collect()).in_blocks(block)
     }
 }
 

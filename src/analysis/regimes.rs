@@ -26,6 +26,10 @@ const MERGE_CLEAR: f64 = 0.07;
 const CLEAR: f64 = 5.0;
 /// Share of all steps that happens where they are cut; less is a slope.
 const SLOPE: f64 = 0.6;
+/// Seconds to both sides that a running median looks at.
+const MEDIAN: f64 = 7.0;
+/// Longest stall, seconds: between two stretches of one speed it is no regime.
+const STALL: f64 = 15.0;
 /// Shortest regime of the cuts, seconds; shorter fast starts are looked for apart.
 const SHORTEST: f64 = 5.0;
 /// I/Os that a bucket holds at least, so that one more or less is no noise.
@@ -67,7 +71,7 @@ pub(super) fn find(series: &Series, inflight: u64, period: Option<f64>) -> Regim
     let buckets = Buckets::of(series, inflight, period);
     let each = whole(buckets.seconds / series.step()).max(1);
     let least = whole((SHORTEST / buckets.seconds).ceil()).max(buckets.logs.len() / 200).max(1);
-    let found = partition(&buckets.logs, buckets.penalty(), least);
+    let found = partition(&buckets.without_stalls(), buckets.penalty(), least);
     let mut cuts: Vec<usize> = found.iter().map(|cut| cut * each).collect();
     work.merge(&mut cuts, buckets.noise);
     let reach = each * least.max(3);
@@ -88,6 +92,7 @@ pub(super) fn find(series: &Series, inflight: u64, period: Option<f64>) -> Regim
         // Coming up to speed is no regime.
         cuts.remove(0);
     }
+    work.forget_stalls(&mut cuts);
     work.merge(&mut cuts, buckets.noise);
     let list = work.regimes(&cuts);
     let near = whole(2.0 * buckets.seconds / series.step());
@@ -149,6 +154,15 @@ impl Buckets {
         }
     }
 
+    /// Running medians: short stalls vanish, steps stay where they are.
+    fn without_stalls(&self) -> Vec<f64> {
+        let reach = whole(MEDIAN / self.seconds).min(self.logs.len() / 8);
+        let near = |at: usize| {
+            median(&self.logs[at.saturating_sub(reach)..(at + reach + 1).min(self.logs.len())])
+        };
+        (0..self.logs.len()).map(near).collect()
+    }
+
     fn penalty(&self) -> f64 {
         let count = self.logs.len().max(2) as f64;
         8.0 * count.ln() * self.noise.max(QUIET).powi(2)
@@ -175,19 +189,20 @@ fn partition(values: &[f64], penalty: f64, least: usize) -> Vec<usize> {
     let sums = Sums::of(values);
     let count = values.len();
     let mut best = vec![f64::INFINITY; count + 1];
-    let mut last = vec![0; count + 1];
+    let mut previous = vec![0; count + 1];
     best[0] = -penalty;
     for end in least..=count {
         for start in (0..=end - least).filter(|&start| start == 0 || start >= least) {
             let cost = best[start] + sums.error(start, end) + penalty;
             if cost < best[end] {
-                (best[end], last[end]) = (cost, start);
+                (best[end], previous[end]) = (cost, start);
             }
         }
     }
-    let mut cuts: Vec<usize> = std::iter::successors(Some(last[count]), |&cut| Some(last[cut]))
-        .take_while(|&cut| cut > 0)
-        .collect();
+    let mut cuts: Vec<usize> =
+        std::iter::successors(Some(previous[count]), |&cut| Some(previous[cut]))
+            .take_while(|&cut| cut > 0)
+            .collect();
     cuts.reverse();
     cuts
 }
@@ -278,17 +293,38 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Moves each cut to where two means fit best, within `reach` steps. Only the first regime
-    /// may become shorter than others must be.
+    /// Takes out what is short and lies between two regimes of one speed: a stall.
+    fn forget_stalls(&self, cuts: &mut Vec<usize>) {
+        let longest = self.series.steps(STALL);
+        let mut at = 0;
+        while at + 1 < cuts.len() {
+            let from = if at == 0 { 0 } else { cuts[at - 1] };
+            let to = cuts.get(at + 2).copied().unwrap_or(self.series.len());
+            let (a, b) = (self.speed(from, cuts[at]), self.speed(cuts[at + 1], to));
+            if cuts[at + 1] - cuts[at] <= longest && a.min(b) > (1.0 - MERGE) * a.max(b) {
+                cuts.drain(at..at + 2);
+                at = at.saturating_sub(1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Moves each cut to where two means fit best, within `reach` steps, the highest step first:
+    /// the bucket that it lies in has part of both speeds, and may have been cut off as a regime.
     fn refine(&self, cuts: &mut [usize], reach: usize) {
-        let shortest = self.series.steps(SHORTEST);
-        for at in 0..cuts.len() {
-            let low = if at == 0 { 0 } else { cuts[at - 1] + shortest };
-            let high = cuts.get(at + 1).copied().unwrap_or(self.series.full().len());
-            let high = high.saturating_sub(shortest);
+        let end = self.series.full().len().saturating_sub(self.series.steps(SHORTEST));
+        let borders = [&[0], &*cuts, &[self.series.len()]].concat();
+        let speeds: Vec<f64> =
+            borders.windows(2).map(|pair| self.speed(pair[0], pair[1])).collect();
+        let height = |at: usize| log_ratio(speeds[at], speeds[at + 1]).abs();
+        let mut order: Vec<usize> = (0..cuts.len()).collect();
+        order.sort_by(|&a, &b| height(b).total_cmp(&height(a)));
+        for at in order {
+            let low = if at == 0 { 0 } else { cuts[at - 1] };
+            let high = cuts.get(at + 1).copied().unwrap_or(end);
             let from = low.max(cuts[at].saturating_sub(reach));
-            let to = high.min(cuts[at] + reach);
-            cuts[at] = self.split(from, to).unwrap_or(cuts[at]);
+            cuts[at] = self.split(from, high.min(cuts[at] + reach)).unwrap_or(cuts[at]);
         }
     }
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use super::period::grouped;
 use super::series::{SECOND, rounded};
-use super::stats::moments;
 use super::verdicts::{NAMED, SHORTEST};
 use super::{Alternation, Analysis, Cliff, Confidence, Finding, Input, Period, Steady};
 use crate::event::measure::Direction;
+use crate::meter::series::nearest_rank;
 use crate::units::{Bytes, Rate, spoken};
 use Confidence::{Certain, Likely, Suspected};
 
-/// Variation of stretches of 10 I/Os and more from which a device is erratic.
-const ERRATIC: f64 = 0.4;
+/// Distance of the quartiles of stretches of 10 I/Os and more against their median from which a
+/// device is erratic; Gaussian noise of 30 % has 0.4.
+const ERRATIC: f64 = 0.6;
 /// I/Os that such a stretch holds at least.
 const PER_STRETCH: f64 = 10.0;
 /// One I/O a second against the median second from which single seconds say little.
@@ -180,10 +181,12 @@ fn unrest(input: &Input<'_>, analysis: &Analysis) -> Option<(&'static str, Strin
     let rest = series.part(series.steps(from as f64 / 1e9), series.len());
     let average = rest.bytes() as f64 / (rest.nanos() as f64 / 1e9).max(1e-9);
     let stretch = (PER_STRETCH * input.inflight() as f64 / average.max(1.0)).max(1.0);
-    let stretches: Vec<u64> =
+    let mut stretches: Vec<u64> =
         grouped(&rest, rest.steps(stretch)).into_iter().map(rounded).collect();
-    let (middle, deviation) = moments(&stretches);
-    (stretches.len() >= 10 && deviation > ERRATIC * middle).then(|| {
+    stretches.sort_unstable();
+    let rank = |percent| nearest_rank(&stretches, percent) as f64;
+    // Not the standard deviation: one long stall makes no device erratic.
+    (stretches.len() >= 10 && rank(75) - rank(25) > ERRATIC * rank(50)).then(|| {
         let share = |seconds: u64| percent(seconds as f64 / stats.seconds.max(1) as f64);
         let sentence = format!(
             "erratic: nothing completed in {} of the seconds, {} were below half the median; {} \

@@ -110,7 +110,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
     sorted.sort_unstable_by(f64::total_cmp);
     let half = sorted.len() / 2;
     match sorted.get(half) {
-        Some(&upper) if sorted.len().is_multiple_of(2) => (sorted[half - 1] + upper) / 2.0,
+        Some(&upper) if sorted.len().is_multiple_of(2) => f64::midpoint(sorted[half - 1], upper),
         Some(&middle) => middle,
         None => 0.0,
     }

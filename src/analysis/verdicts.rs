@@ -66,9 +66,10 @@ fn cliff(found: &Regimes) -> Option<(usize, Cliff)> {
     }
     let drop = |at: usize| list[at].mean as f64 / list[at + 1].mean.max(1) as f64;
     let at = (0..list.len().checked_sub(1)?).max_by(|&a, &b| drop(a).total_cmp(&drop(b)))?;
-    let (before, next, last) = (list[at].mean, list[at + 1], list.last()?);
-    let bytes = last.end_byte.saturating_sub(next.start_byte);
-    let after = per_second(bytes, last.end_nanos.saturating_sub(next.start_nanos));
+    let (before, from, end) = (list[at].mean, list[at + 1], list.last()?);
+    let bytes = end.end_byte.saturating_sub(from.start_byte);
+    let lasted = end.end_nanos.saturating_sub(from.start_nanos);
+    let after = per_second(bytes, lasted);
     let half = u64::midpoint(before, after);
     let recovers = list[at + 1..].iter().any(|later| later.mean > half);
     let step = regimes::log_ratio(before as f64, after as f64);
@@ -79,10 +80,12 @@ fn cliff(found: &Regimes) -> Option<(usize, Cliff)> {
         return None;
     }
     let confidence = match step / found.noise.max(0.01) {
+        // A stall at the end would look the same.
+        _ if lasted < SHORTEST => Confidence::Suspected,
         step if step >= 8.0 => Confidence::Certain,
         step if step >= 3.0 => Confidence::Likely,
         _ => Confidence::Suspected,
     };
-    let (at_bytes, at_nanos) = (next.start_byte, next.start_nanos);
+    let (at_bytes, at_nanos) = (from.start_byte, from.start_nanos);
     Some((at, Cliff { at_bytes, at_nanos, before, after, confidence }))
 }

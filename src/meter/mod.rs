@@ -17,10 +17,12 @@ use crate::units::Rate;
 pub mod io_size;
 mod sampler;
 pub mod series;
+mod slowdown;
 mod ticker;
 
 pub use io_size::IoSize;
 pub use sampler::{Obs, Sampler};
+pub use slowdown::{Slowdown, Slowed};
 pub use ticker::while_ticking;
 
 /// Rows that [`Meter::recent_rate`] looks at.
@@ -31,6 +33,7 @@ const RECENT: usize = 10;
 #[derive(Debug)]
 pub struct Meter {
     phase: Phase,
+    total: Option<u64>,
     clock: Arc<dyn Clock>,
     events: Events,
     io_size: Option<Arc<IoSize>>,
@@ -45,6 +48,8 @@ struct State {
     /// Rows of the call that is being made; kept for its allocation.
     fresh: Vec<Sample>,
     source: Option<Consumed>,
+    /// Of writes.
+    slowdown: Option<Slowdown>,
     ended: bool,
 }
 
@@ -53,14 +58,16 @@ impl Meter {
     pub fn start(phase: Phase, total: Option<u64>, clock: Arc<dyn Clock>, events: Events) -> Self {
         events.emit(Event::PhaseStarted { phase, total });
         let sampler = Sampler::new(phase, clock.now());
+        let writes = matches!(phase, Phase::Write | Phase::TestWrite);
         let state = State {
             sampler,
             recent: VecDeque::new(),
             fresh: Vec::new(),
             source: None,
+            slowdown: writes.then(Slowdown::default),
             ended: false,
         };
-        Self { phase, clock, events, io_size: None, state: Mutex::new(state) }
+        Self { phase, total, clock, events, io_size: None, state: Mutex::new(state) }
     }
 
     /// Lets finished rows lower the size of single I/Os.
@@ -148,7 +155,7 @@ impl Meter {
         self.emit(state);
     }
 
-    /// Emits the fresh rows and lets them decide on the size of I/Os.
+    /// Emits the fresh rows, and what they say: a smaller size of I/Os, a write that slowed down.
     fn emit(&self, state: &mut State) {
         for row in state.fresh.drain(..) {
             self.events.emit(Event::Sample(row));
@@ -161,6 +168,10 @@ impl Meter {
             state.recent.push_back(row);
             if let Some(size) = self.io_size.as_ref().and_then(|io_size| io_size.feed(&row)) {
                 self.events.emit(Event::IoSize { phase: self.phase, bytes: u64::from(size) });
+            }
+            if let Some(slowed) = state.slowdown.as_mut().and_then(|slowdown| slowdown.feed(&row)) {
+                let left = self.total.map(|total| total.saturating_sub(state.sampler.bytes()));
+                self.events.note("slowed-down", slowed.sentence(left));
             }
         }
     }

@@ -92,20 +92,6 @@ pub fn speed(row: &Sample) -> u64 {
     per_second(row.bytes, row.nanos)
 }
 
-/// Standard deviation of the full rows divided by their mean, the first row left out: starting up
-/// belongs to no regime. `None` with fewer than three rows or no bytes.
-pub fn variation(rows: &[Sample]) -> Option<f64> {
-    let speeds: Vec<f64> =
-        rows.iter().filter(|row| is_full(row)).skip(1).map(|row| speed(row) as f64).collect();
-    let count = speeds.len() as f64;
-    let mean = speeds.iter().sum::<f64>() / count;
-    if speeds.len() < 3 || mean <= 0.0 {
-        return None;
-    }
-    let variance = speeds.iter().map(|speed| (speed - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    Some(variance.sqrt() / mean)
-}
-
 /// How long `left` bytes will take. The last 10 rows decide alone when they differ from the
 /// whole by more than 30 %, as after a cache is full; else all rows do. `None` when nothing is
 /// known, or nothing moves.
@@ -267,16 +253,6 @@ mod tests {
             let seen = time_left(&phase(&rows, None).1, left).map(|time| time.as_millis());
             assert_eq!(seen, expected, "{name}");
         }
-    }
-
-    #[test]
-    fn the_variation_leaves_out_the_start_and_the_partial_row() {
-        let seen = variation(&phase(&[3, 100, 100, 100], Some((1, 5))).1);
-        assert_eq!(seen, Some(0.0));
-        let seen = variation(&phase(&[3, 90, 100, 110], None).1).unwrap();
-        assert!((seen - 0.1).abs() < 1e-9, "{seen}");
-        assert_eq!(variation(&phase(&[1, 2, 3], None).1), None);
-        assert_eq!(variation(&phase(&[0, 0, 0, 0, 0], None).1), None);
     }
 
     #[test]

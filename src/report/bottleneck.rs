@@ -1,24 +1,18 @@
 //! One sentence on what limited the speed: source, hashing, link or device. Decided from the
 //! record alone, in the order of the strength of the evidence; says "too short" or "not known"
-//! rather than guess.
-//!
-//! What a USB link carries after its line code: 480 Mbit/s = 60 MB/s; 5 Gbit/s, 8b/10b = 500;
-//! 10 and 20 Gbit/s, 128b/132b = 1212 and 2424 (USB 3.2, chapter 6). Of that, drives that are
-//! known to fill their link reach 68 to 85 % with UAS; the bulk-only protocol, which waits for
-//! each command, 45 % and up; USB 2 30 to 48 MB/s.
+//! rather than guess. What a link carries, and who is limited by it, is in `analysis::link`.
 
 use std::time::Duration;
 
 use super::record::{Busy, PhaseRecord, RunRecord};
-use crate::device::facts::Usb;
+use super::runs;
 use crate::event::Phase;
-use crate::meter::series;
 use crate::units::{Rate, spoken};
 
 /// A phase shorter than this is little more than one burst into a cache.
 pub(super) const SHORTEST: Duration = Duration::from_secs(3);
-/// Standard deviation over mean below which a series is flat: the link sets the pace.
-const FLAT: f64 = 0.03;
+/// Share of the time that a ceiling must have lasted to be what limited the whole.
+const MOST: f64 = 0.7;
 
 /// What limited the run, as a sentence.
 pub(super) fn sentence(record: &RunRecord) -> String {
@@ -32,10 +26,9 @@ pub(super) fn sentence(record: &RunRecord) -> String {
     if took < SHORTEST {
         return format!("too short to judge: {name} took {}.", spoken(took));
     }
-    let usb = record.device.as_ref().and_then(|facts| facts.usb.as_ref());
     let busy = record.busy.iter().find(|busy| busy.phase == phase.totals.phase);
     busy.and_then(|busy| fed_too_slowly(busy, phase))
-        .or_else(|| usb.and_then(|usb| full_link(usb, phase)))
+        .or_else(|| full_link(record, phase))
         .unwrap_or_else(|| the_device(busy, phase))
 }
 
@@ -55,33 +48,13 @@ fn fed_too_slowly(busy: &Busy, phase: &PhaseRecord) -> Option<String> {
     })
 }
 
-fn full_link(usb: &Usb, phase: &PhaseRecord) -> Option<String> {
-    let speed = usb.speed_mbit?;
-    let bulk_only = usb.driver.as_deref() == Some("usb-storage");
-    let (payload, least, most) = match speed {
-        480 => (60.0, 0.50, 0.80),
-        5_000 => (500.0, if bulk_only { 0.45 } else { 0.68 }, 0.85),
-        10_000 => (1_212.0, 0.68, 0.85),
-        20_000 => (2_424.0, 0.68, 0.85),
-        _ => return None,
-    };
-    let share = phase.totals.rate().bytes_per_second / (payload * 1e6);
-    let variation = series::variation(&phase.rows)?;
-    if share < least || share > most || variation >= FLAT {
-        return None;
-    }
-    let remedy = match (usb.superspeed_capable, bulk_only) {
-        (Some(true), _) if speed == 480 => "; the device can do more on a USB 3 port",
-        (_, true) => "; UAS or a faster port would lift it",
-        _ => "; a faster port would lift it",
-    };
-    Some(format!(
-        "the link: {} ran flat (varying by {:.1} %) at {:.0} % of the {payload:.0} MB/s that \
-         {speed} Mbit/s carry{remedy}.",
-        phase.totals.phase.name(),
-        variation * 100.0,
-        share * 100.0,
-    ))
+/// The link, when it set the pace for most of the time.
+fn full_link(record: &RunRecord, phase: &PhaseRecord) -> Option<String> {
+    let analysis = runs::judged(record, phase)?;
+    let whole = phase.totals.nanos;
+    let lasted = analysis.regimes.first().map_or(whole, |first| first.end_nanos);
+    let ceiling = analysis.ceiling.filter(|_| lasted as f64 >= MOST * whole as f64)?;
+    Some(format!("the link: {} {ceiling}.", phase.totals.phase.name()))
 }
 
 fn the_device(busy: Option<&Busy>, phase: &PhaseRecord) -> String {
@@ -107,8 +80,9 @@ fn percent(part: u64, phase: &PhaseRecord) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::facts::Usb;
     use crate::event::{PhaseTotals, Sample};
-    use crate::meter::series::Summary;
+    use crate::meter::series::{self, Summary};
 
     fn run(rows: &[u64], usb: Option<Usb>, busy: Option<[u64; 3]>) -> RunRecord {
         let phase = Phase::Write;

@@ -136,7 +136,7 @@ impl From<Parts> for Run {
             rows: parts.rows,
         };
         run.condition();
-        run.judge(None, None);
+        run.judge(None, None, run.block);
         run
     }
 }
@@ -179,12 +179,13 @@ impl Run {
         }
     }
 
-    fn judge(&mut self, link: Option<Link>, device_size: Option<u64>) {
+    /// `block` is the smallest that was used.
+    fn judge(&mut self, link: Option<Link>, device_size: Option<u64>, block: u64) {
         let series = Series::of(&self.rows);
         self.analysis = judge(&Input {
             series: &series,
             direction: self.direction,
-            block: self.block,
+            block,
             queue_depth: self.queue_depth,
             link,
             device_size,
@@ -195,6 +196,11 @@ impl Run {
 /// The passes of a record: each test of a benchmark, the write and the read-back of a flash.
 pub fn of_record(record: &RunRecord, source: &str) -> Vec<Run> {
     record.phases.iter().filter_map(|phase| of_phase(record, phase, source)).collect()
+}
+
+/// The verdicts over a phase; `None` of phases that say nothing of the device.
+pub(super) fn judged(record: &RunRecord, phase: &PhaseRecord) -> Option<Analysis> {
+    of_phase(record, phase, "").map(|run| run.analysis)
 }
 
 fn of_phase(record: &RunRecord, phase: &PhaseRecord, source: &str) -> Option<Run> {
@@ -245,7 +251,9 @@ fn of_phase(record: &RunRecord, phase: &PhaseRecord, source: &str) -> Option<Run
         rows: phase.rows.clone(),
     };
     run.condition();
-    run.judge(facts.and_then(link), facts.map(|facts| facts.size));
+    let lowered = record.io_sizes.iter().rfind(|change| change.phase == kind);
+    let block = lowered.map_or(run.block, |change| change.bytes);
+    run.judge(facts.and_then(link), facts.map(|facts| facts.size), block);
     Some(run)
 }
 
@@ -264,7 +272,7 @@ fn name(facts: &Facts) -> String {
 }
 
 /// The link as verdicts take it.
-pub(super) fn link(facts: &Facts) -> Option<Link> {
+fn link(facts: &Facts) -> Option<Link> {
     let usb = facts.usb.as_ref()?;
     Some(Link::Usb {
         mbit: usb.speed_mbit?,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::bottleneck;
 use super::page::{Page, cells, number, short};
 use super::record::{FileFacts, PhaseRecord, RunRecord};
-use super::tests_table;
+use super::{runs, tests_table};
+use crate::analysis::Confidence;
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
 use crate::event::{BadRange, Phase, Span, Verdict};
@@ -279,8 +280,20 @@ fn table(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
             &format!("slow device: {} per I/O from then on", Bytes(change.bytes).binary()),
         );
     }
-    if totals.took() < bottleneck::SHORTEST {
-        page.field("", "under 3 s: too short to judge the device by these speeds");
+    verdicts(page, phase, record);
+}
+
+/// What the speeds of a phase say, but for what the line on the bottleneck says of it.
+fn verdicts(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
+    let link = format!("the link: {} ", phase.totals.phase.name());
+    let told = record.bench.is_none() && bottleneck::sentence(record).starts_with(&link);
+    let findings = runs::judged(record, phase).into_iter().flat_map(|analysis| analysis.findings);
+    for finding in findings.filter(|finding| !(told && finding.code == "link-limited")) {
+        let doubt = match finding.confidence {
+            Confidence::Certain => String::new(),
+            other => format!(" ({})", other.name()),
+        };
+        page.field("", &format!("- {}{doubt}", finding.sentence));
     }
 }
 
@@ -373,9 +386,10 @@ fn findings(page: &mut Page, record: &RunRecord) {
     for remark in &record.warnings {
         page.field("warning", &format!("{} [{}]", remark.message, remark.code));
     }
-    // Of no use to a reader: a machine without a desktop has neither lock to take.
-    const HELD: [&str; 2] = ["no-sleep-lock", "no-power-profile"];
-    for remark in record.notes.iter().filter(|remark| !HELD.contains(&&*remark.code)) {
+    // Of no use to a reader: a machine without a desktop has neither lock to take, and what was
+    // said of a slower write while it went on is a verdict by now.
+    const HIDDEN: [&str; 3] = ["no-sleep-lock", "no-power-profile", "slowed-down"];
+    for remark in record.notes.iter().filter(|remark| !HIDDEN.contains(&&*remark.code)) {
         page.field("note", &format!("{} [{}]", remark.message, remark.code));
     }
 }
