@@ -48,15 +48,18 @@ pub(super) fn find(series: &Series) -> Option<Alternation> {
         kept.map(|(log, _)| *log).collect::<Vec<f64>>()
     };
     let (fast, slow) = (of(true), of(false));
-    let distance = mean(&fast) - mean(&slow);
+    let (fast_level, slow_level) = (mean(&fast), mean(&slow));
+    let distance = fast_level - slow_level;
     // A faster rhythm that beats with the running median is at neither level.
     let between = speeds[SMOOTH / 2..].iter().zip(&high).filter(|(speed, high)| {
-        let level = mean(if **high { &fast } else { &slow });
+        let level = if **high { fast_level } else { slow_level };
         (speed.log2() - level).abs() > distance / 2.0
     });
     let honest = between.count() * 5 < high.len();
-    let error = |logs: &[f64]| logs.iter().map(|log| (log - mean(logs)).powi(2)).sum::<f64>();
-    let deviation = ((error(&fast) + error(&slow)) / logs.len().max(1) as f64).sqrt();
+    let error =
+        |logs: &[f64], level: f64| logs.iter().map(|log| (log - level).powi(2)).sum::<f64>();
+    let errors = error(&fast, fast_level) + error(&slow, slow_level);
+    let deviation = (errors / logs.len().max(1) as f64).sqrt();
     let stays = stays(&high);
     let of = |state: bool| {
         let kept = stays.iter().filter(|(high, _)| *high == state);
@@ -81,8 +84,8 @@ pub(super) fn find(series: &Series) -> Option<Alternation> {
         && regular(&slow_stays)
         && honest;
     found.then(|| Alternation {
-        fast: rounded(mean(&fast).exp2()),
-        slow: rounded(mean(&slow).exp2()),
+        fast: rounded(fast_level.exp2()),
+        slow: rounded(slow_level.exp2()),
         fast_nanos: nanos(median(&fast_stays)),
         slow_nanos: nanos(median(&slow_stays)),
         stretches: stays.len() as u64 + 2,

@@ -56,7 +56,9 @@ pub(super) fn findings(input: &Input<'_>, analysis: &Analysis) -> Vec<Finding> {
     if let Some(slope) = analysis.slope {
         tell("slope", Likely, self::slope(slope));
     }
-    if let Some((code, sentence)) = unrest(input, analysis) {
+    let unrest = unrest(input, analysis);
+    let at_rest = unrest.is_none() && analysis.slope.is_none();
+    if let Some((code, sentence)) = unrest {
         tell(code, Likely, sentence);
     }
     if let Some(ceiling) = &analysis.ceiling {
@@ -66,8 +68,7 @@ pub(super) fn findings(input: &Input<'_>, analysis: &Analysis) -> Vec<Finding> {
     if let Some(sentence) = coarse_blocks(input, analysis) {
         tell("coarse-blocks", Certain, sentence);
     }
-    if writes && analysis.cliff.is_none() && analysis.regimes.len() == 1 && analysis.slope.is_none()
-    {
+    if writes && at_rest && analysis.regimes.len() == 1 {
         tell("cache-not-reached", Certain, not_reached(input));
     }
     match analysis.steady {

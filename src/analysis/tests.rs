@@ -80,7 +80,7 @@ fn devices() -> Vec<(&'static str, Model, &'static [&'static str])> {
             flat(201.0, 324.0).noisy(0.04, 5).turns(6_400.0, stalls, 0.05, 6),
             &["cache-cliff", "periodic-stalls", "steady"],
         ),
-        ("Transcend", erratic(), &["erratic", "cache-not-reached", "not-steady"]),
+        ("Transcend", erratic(), &["erratic", "not-steady"]),
         ("microSD", flat(108.0, 75.9).noisy(0.03, 7), &["cache-not-reached", "steady"]),
         (
             "thermal",

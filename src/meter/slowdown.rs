@@ -44,9 +44,9 @@ pub struct Slowdown {
 pub struct Slowed {
     /// Bytes since the phase began.
     pub at_bytes: u64,
-    /// Median second before.
+    /// Mean of the seconds before.
     pub before: u64,
-    /// Median second since.
+    /// Mean of the seconds since.
     pub after: u64,
 }
 
@@ -56,7 +56,7 @@ impl Slowed {
         let rate = |speed: u64| Rate { bytes_per_second: speed as f64 };
         let estimate = left.filter(|_| self.after > 0).map_or_else(String::new, |left| {
             let time = Duration::from_secs_f64(left as f64 / self.after as f64);
-            format!("; new estimate: {} to go", spoken(time))
+            format!("; new estimate at this speed: {} to go", spoken(time))
         });
         format!(
             "slowed down at {}: {} before, {} now; its cache is probably full{estimate}",
@@ -109,7 +109,13 @@ impl Slowdown {
             return None;
         }
         let slower = (after as f64) < DROP * before as f64;
-        let place = slower.then(|| self.place(change, before, after));
+        let change = slower.then(|| {
+            // Means, of what belongs to one speed: blocks that are long against a second average
+            // out. Slow rows of a start do not belong.
+            let usual = self.reference.iter().filter(|&&s| s as f64 > DROP * before as f64);
+            let (before, after) = (average(usual), average(since.iter()));
+            Slowed { at_bytes: self.place(change, before, after), before, after }
+        });
         let since = since.to_vec();
         self.doubtful.clear();
         self.sum = 0.0;
@@ -117,8 +123,7 @@ impl Slowdown {
             self.reference = since;
             self.told += 1;
         }
-        let at_bytes = place.filter(|_| noise * std::f64::consts::LN_2 <= NOISY)?;
-        Some(Slowed { at_bytes, before, after })
+        change.filter(|_| noise * std::f64::consts::LN_2 <= NOISY)
     }
 
     /// In the row of the change and the one before it, as much time has the speed before as makes
@@ -142,6 +147,12 @@ impl Slowdown {
             self.reference.iter().map(|&speed| speed.abs_diff(median_speed)).collect();
         1.4826 * median(&away) as f64 / median_speed as f64 * std::f64::consts::LOG2_E
     }
+}
+
+fn average<'a>(values: impl Iterator<Item = &'a u64> + Clone) -> u64 {
+    let sum: u128 = values.clone().map(|&value| u128::from(value)).sum();
+    let mean = sum.checked_div(values.count() as u128).unwrap_or(0);
+    u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
 fn median(values: &[u64]) -> u64 {
@@ -171,7 +182,7 @@ mod tests {
         rows.filter_map(|row| slowdown.feed(&row).map(|slowed| (row.second, slowed))).collect()
     }
 
-    fn noise(len: u64, speed: u64, percent: u64, seed: u64) -> Vec<u64> {
+    fn noise(len: u64, middle: u64, percent: u64, seed: u64) -> Vec<u64> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
             state ^= state >> 12;
@@ -181,7 +192,7 @@ mod tests {
         };
         // The sum of twelve uniform values has the standard deviation 1.
         let mut gauss = || (0..12).map(|_| next()).sum::<u64>() as f64 / f64::from(1 << 24) - 6.0;
-        let mut value = || (speed as f64 * (1.0 + percent as f64 / 100.0 * gauss())).max(0.0);
+        let mut value = || (middle as f64 * (1.0 + percent as f64 / 100.0 * gauss())).max(0.0);
         (0..len).map(|_| Duration::from_secs_f64(value()).as_secs()).collect()
     }
 
@@ -242,7 +253,7 @@ mod tests {
         assert_eq!(
             slowed.sentence(Some(3_400_000_000)),
             "slowed down at 4.38 GiB (4.70 GB): 362.0 MB/s (345.2 MiB/s) before, 85.0 MB/s (81.1 \
-             MiB/s) now; its cache is probably full; new estimate: 40.0 s to go"
+             MiB/s) now; its cache is probably full; new estimate at this speed: 40.0 s to go"
         );
         assert!(slowed.sentence(None).ends_with("probably full"));
     }
