@@ -330,6 +330,7 @@ pub enum Event {
         /// Its SHA-256, in hex; not computed where a block map has digests of what is written.
         sha256: Option<String>,
         /// SHA-256 over the SHA-256 digests of the stretches that a block map names, in hex.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         mapped_sha256: Option<String>,
     },
     /// The file as it was published was read to its end, when that is another thing than the

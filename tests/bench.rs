@@ -309,9 +309,9 @@ fn a_signal_ends_a_benchmark_at_once_and_nothing_looks_bootable() {
     let args = ["bench", &stick.device, "--yes", "--profile", "image", "--destructive"];
     let mut live = Live::start(&args);
     live.wait_for_phase("test_write");
-    live.send(Signal::SIGINT);
+    live.send(Signal::SIGTERM);
     let output = live.end();
-    assert_eq!(output.code, 130, "{output}");
+    assert_eq!(output.code, 143, "{output}");
     assert_ne!(read_direct(&stick.device, 510, 2), [0x55, 0xaa]);
 }
 

@@ -12,11 +12,13 @@ pub fn near<'a>(all: &'a [Entry], word: &str) -> Vec<&'a str> {
     let parts: Vec<&str> = word.split(['-', '_', ' ']).filter(|part| !part.is_empty()).collect();
     let has = |id: &str| !parts.is_empty() && parts.iter().all(|part| id.contains(part));
     let ids = || all.iter().map(|entry| entry.id.as_str());
-    let mut found: Vec<(usize, &str)> =
-        ids().filter(|id| has(id)).map(|id| (distance(id, &word), id)).collect();
+    // What begins as the word does is meant before what has it inside.
+    let near = |id: &str| (!id.starts_with(&word), distance(id, &word));
+    let mut found: Vec<((bool, usize), &str)> =
+        ids().filter(|id| has(id)).map(|id| (near(id), id)).collect();
     if found.is_empty() {
         let few = (word.chars().count() / 4).max(2);
-        found = ids().map(|id| (distance(id, &word), id)).filter(|(far, _)| *far <= few).collect();
+        found = ids().map(|id| (near(id), id)).filter(|((_, far), _)| *far <= few).collect();
     }
     found.sort_unstable();
     found.into_iter().take(TOLD).map(|(_, id)| id).collect()
