@@ -19,6 +19,9 @@ use crate::units::{Bytes, MIB, Rate, brief, spoken};
 
 /// Bad ranges that are listed; the record has more.
 const RANGES: usize = 20;
+/// Notes of no use to a reader: a machine without a desktop has neither lock to take, and what
+/// was said of a slower write while it went on is a verdict by now.
+const HIDDEN: [&str; 3] = ["no-sleep-lock", "no-power-profile", "slowed-down"];
 /// Tests of a benchmark that have a table each.
 const TABLES: usize = 3;
 
@@ -386,9 +389,6 @@ fn findings(page: &mut Page, record: &RunRecord) {
     for remark in &record.warnings {
         page.field("warning", &format!("{} [{}]", remark.message, remark.code));
     }
-    // Of no use to a reader: a machine without a desktop has neither lock to take, and what was
-    // said of a slower write while it went on is a verdict by now.
-    const HIDDEN: [&str; 3] = ["no-sleep-lock", "no-power-profile", "slowed-down"];
     for remark in record.notes.iter().filter(|remark| !HIDDEN.contains(&&*remark.code)) {
         page.field("note", &format!("{} [{}]", remark.message, remark.code));
     }
