@@ -116,7 +116,7 @@ fn an_image_is_written_flushed_read_and_compared() {
             let measured = &measured["measured"];
             // The kernel's own count is the witness.
             let witness = measured["witness_bytes"].as_u64().unwrap();
-            assert!(witness >= 64 * MIB && witness < 66 * MIB, "{name}: {witness}");
+            assert!((64 * MIB..66 * MIB).contains(&witness), "{name}: {witness}");
             assert_eq!(measured["latency"]["count"], 64, "{name}");
         }
         assert_eq!(seen[1].2["measured"]["checked_blocks"], 64);

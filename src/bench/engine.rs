@@ -201,7 +201,7 @@ impl<'a> Worker<'a> {
         let whole = |e| (e, Span::default());
         let mut ring = Ring::new(fd, depth + SPARE, size(self.job.test.block)).map_err(whole)?;
         let mut flights = vec![Flight::default(); depth + SPARE];
-        let mut idle: Vec<usize> = (0..depth + SPARE).collect();
+        let mut idle: Vec<usize> = (0..flights.len()).collect();
         let mut landed: Vec<usize> = Vec::with_capacity(depth + SPARE);
         let mut ready = self.load(&mut ring, &mut idle);
         loop {

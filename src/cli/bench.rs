@@ -32,8 +32,11 @@ use crate::ui;
 use crate::ui::devices::{Verdict, detail, link_warning};
 use crate::units::{Bytes, spoken};
 
-pub(super) fn run(args: &Bench, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let approved = approved(args, &cancel);
+/// What the person notes: name and value.
+type Labels = BTreeMap<String, String>;
+
+pub(super) fn run(args: &Bench, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
+    let approved = approved(args, cancel);
     let (mut targets, labels) = match approved {
         Ok(approved) => approved,
         Err(error) => return never_began(words, &args.output, error),
@@ -44,8 +47,8 @@ pub(super) fn run(args: &Bench, words: &[OsString], cancel: CancelToken) -> Resu
     for round in 1..=args.repeat {
         for target in &mut targets {
             cancel.check()?;
-            let output = output(args, target, round, runs)?;
-            let measured = measure(args, target, round, (words, &cancel, output, &labels))?;
+            let output = output(args, target.as_ref(), round, runs)?;
+            let measured = measure(args, target, round, (words, cancel, output, &labels))?;
             if measured != ExitCode::SUCCESS {
                 worst = measured;
             }
@@ -87,10 +90,7 @@ fn wishes(args: &Bench) -> Wishes {
 }
 
 /// All targets are judged and asked about before the first is touched.
-fn approved(
-    args: &Bench,
-    cancel: &CancelToken,
-) -> Result<(Vec<Option<Target>>, BTreeMap<String, String>)> {
+fn approved(args: &Bench, cancel: &CancelToken) -> Result<(Vec<Option<Target>>, Labels)> {
     let profile = profile(args);
     if profile.destroys() && !args.destructive {
         return Err(usage(format!(
@@ -125,7 +125,7 @@ fn wish(args: &Bench) -> Wish<'_> {
     }
 }
 
-fn labels(args: &Bench) -> Result<BTreeMap<String, String>> {
+fn labels(args: &Bench) -> Result<Labels> {
     let mut labels = BTreeMap::new();
     for note in &args.notes {
         let (key, value) = note
@@ -159,11 +159,11 @@ fn question(args: &Bench, target: &Target) -> String {
 }
 
 /// Where a run's record goes: of several runs, into a folder.
-fn output(args: &Bench, target: &Option<Target>, round: u32, runs: usize) -> Result<Output> {
+fn output(args: &Bench, target: Option<&Target>, round: u32, runs: usize) -> Result<Output> {
     let mut output = args.output.clone();
     if let (Some(folder), true) = (&args.output.record, runs > 1) {
         Invoker::current().create_dir_all(folder)?;
-        let name = target.as_ref().map_or_else(String::new, |target| target.facts().name);
+        let name = target.map_or_else(String::new, |target| target.facts().name);
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = name.chars().take(32).map(plain).collect();
         let number = args.targets.iter().len().to_string().len();
@@ -181,7 +181,7 @@ fn measure(
     args: &Bench,
     slot: &mut Option<Target>,
     round: u32,
-    (words, cancel, output, labels): (&[OsString], &CancelToken, Output, &BTreeMap<String, String>),
+    (words, cancel, output, labels): (&[OsString], &CancelToken, Output, &Labels),
 ) -> Result<ExitCode> {
     let wish = wish(args);
     let target = slot.take().ok_or_else(|| usage("a target was lost on the way"))?;

@@ -79,7 +79,7 @@ impl Run {
                 Some(path) => trim::run(&path),
                 None => discard::run(&args, &words, cancel),
             },
-            Command::Bench(args) => bench::run(&args, &words, cancel),
+            Command::Bench(args) => bench::run(&args, &words, &cancel),
             Command::Report(args) => report::run(&args),
             Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),

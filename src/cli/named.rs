@@ -51,13 +51,12 @@ pub(super) fn signature_beside(
         cancel.check()?;
         match find(&format!("{word}{ending}"), proof::MOST_BYTES, cancel) {
             Ok(Some(bytes)) if proof::looks_like_a_signature(&bytes) => return Ok(Some(bytes)),
-            Ok(_) => {}
             // Once: a server that fails does so for every ending.
             Err(error) if !told => {
                 told = true;
                 notes.push(format!("no signature could be looked for: {}", error.message()));
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(None)

@@ -1,6 +1,7 @@
 //! `report`: reads measurements from files, compares them, and writes tables, charts and pages.
 //! Touches no device.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -225,15 +226,16 @@ fn charts(args: &Report, runs: &[Run]) -> String {
             group.iter().map(|run| curve(run, Axis::Time, 2 * width, range)).collect();
         let columns = curves.iter().flat_map(|curve| &curve.columns);
         let fastest = columns.map(|column| column.high).fold(0.0, f64::max);
+        // A String takes every write.
         if fastest <= 0.0 {
             continue;
         }
         let top = Rate { bytes_per_second: fastest };
-        out.push_str(&format!("\n{test}: 0 to {top}\n"));
+        writeln!(out, "\n{test}: 0 to {top}").ok();
         for curve in &curves {
-            out.push_str(&format!("  {}, {:.0} s\n", curve.label, curve.end));
+            writeln!(out, "  {}, {:.0} s", curve.label, curve.end).ok();
             for line in braille::chart(curve, width, HEIGHT, fastest, ascii) {
-                out.push_str(&format!("  {}\n", line.trim_end()));
+                writeln!(out, "  {}", line.trim_end()).ok();
             }
         }
     }

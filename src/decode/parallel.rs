@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn limits(threads: u32, threading: u64) -> Limits {
-        Limits { threads, threading, ..Limits::default() }
+        Limits { threading, threads, ..Limits::default() }
     }
 
     fn plan_of(file: &Vec<u8>, limits: Limits) -> Option<Plan> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha1::Digest as _;
 
-use super::{Hasher, Sha256};
+use super::{Hasher, Sha2, Sha256};
 
 /// A stretch with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,20 +84,18 @@ impl ImageHasher {
     /// The digests of all bytes so far.
     pub fn finish(self) -> ImageDigest {
         let whole = self.whole.map(Hasher::finish);
-        match self.ranges {
-            Some(ranges) => ImageDigest { proof: ranges.all.finish(), mapped: true, whole },
-            None => {
-                let proof = whole.unwrap_or_else(|| Hasher::default().finish());
-                ImageDigest { proof, mapped: false, whole }
-            }
+        if let Some(ranges) = self.ranges {
+            return ImageDigest { proof: ranges.all.finish(), mapped: true, whole };
         }
+        let proof = whole.unwrap_or_else(|| Hasher::default().finish());
+        ImageDigest { proof, mapped: false, whole }
     }
 }
 
 /// The running digest of a stretch, and of those before it.
 #[derive(Clone, Debug)]
 struct Ranges {
-    ranges: Arc<[Mapped]>,
+    list: Arc<[Mapped]>,
     at: u64,
     next: usize,
     sha256: Hasher,
@@ -109,11 +107,11 @@ struct Ranges {
 impl Ranges {
     fn new(ranges: Arc<[Mapped]>) -> Self {
         let (sha256, sha1, all) = Default::default();
-        Self { ranges, at: 0, next: 0, sha256, sha1, all, wrong: None }
+        Self { list: ranges, at: 0, next: 0, sha256, sha1, all, wrong: None }
     }
 
     fn update(&mut self, mut bytes: &[u8]) {
-        let ranges = Arc::clone(&self.ranges);
+        let ranges = Arc::clone(&self.list);
         while let Some(Mapped { bytes: range, digest }) = ranges.get(self.next) {
             let mapped = range.start <= self.at;
             let until = if mapped { range.end } else { range.start };
@@ -143,7 +141,7 @@ impl Ranges {
         self.next += 1;
         let Some(wanted) = &range.digest else { return };
         let has = match wanted.len() {
-            40 => sha1.iter().map(|byte| format!("{byte:02x}")).collect(),
+            40 => Sha2::<20>::from(<[u8; 20]>::from(sha1)).to_string(),
             _ => sha256.to_string(),
         };
         if has != *wanted && self.wrong.is_none() {

@@ -69,12 +69,12 @@ pub(super) fn write(
                 scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
-            let mut hasher = ImageHasher::new(source.mapped(), whole);
+            let mut digests = ImageHasher::new(source.mapped(), whole);
             let held = pass_on(&produced, &to_write, ends, crew, |bytes| {
-                hashing.computing(&*cx.clock, || hasher.update(bytes));
-                hasher.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
+                hashing.computing(&*cx.clock, || digests.update(bytes));
+                digests.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
             });
-            let digest = hasher.finish();
+            let digest = digests.finish();
             drop(to_write);
             (reader.join(), digest, held)
         })

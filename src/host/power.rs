@@ -65,6 +65,7 @@ mod tests {
         asked: Sender<([String; 3], String)>,
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "zbus wants it so")]
     #[zbus::interface(name = "org.freedesktop.UPower.PowerProfiles")]
     impl Fake {
         fn hold_profile(

@@ -72,9 +72,9 @@ pub fn page(runs: &[Run], options: &Options) -> Result<String, serde_json::Error
         section(&mut out, group, &members, options);
     }
     let data = table::json(&compared)?.replace('<', "\\u003c");
-    write!(
+    writeln!(
         out,
-        "</main><script type=\"application/json\" id=\"data\">{data}</script></body></html>\n"
+        "</main><script type=\"application/json\" id=\"data\">{data}</script></body></html>"
     )
     .ok();
     Ok(out)
@@ -185,8 +185,8 @@ pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Drawings {
             (line.device.clone(), line.seconds, time)
         })
         .collect();
-    let timed = group.test.starts_with("SEQ") || group.test.starts_with("RND");
-    if timed {
+    let by_the_clock = group.test.starts_with("SEQ") || group.test.starts_with("RND");
+    if by_the_clock {
         let rates = group.lines.iter().map(|line| {
             let megabytes = line.bytes_per_s / 1e6;
             (line.device.clone(), megabytes, format!("{megabytes:.1} MB/s"))

@@ -16,9 +16,9 @@ pub fn text(groups: &[Group]) -> String {
     for group in groups {
         page.blank();
         page.line(&group.test);
-        page.line(&row("", ["MB/s", "MiB/s", "IOPS", "p99", "time", "ratio"].map(str::to_owned)));
+        page.line(&row("", &["MB/s", "MiB/s", "IOPS", "p99", "time", "ratio"].map(str::to_owned)));
         for line in &group.lines {
-            page.line(&row(&short(&line.device, 24), cells(line)));
+            page.line(&row(&short(&line.device, 24), &cells(line)));
             if line.runs > 1 {
                 let (low, high) = (number(line.range.0 / 1e6), number(line.range.1 / 1e6));
                 page.line(&format!("  {} runs, {low} to {high} MB/s{}", line.runs, far(line)));
@@ -37,7 +37,7 @@ pub fn text(groups: &[Group]) -> String {
     page.0.trim_start().to_owned()
 }
 
-fn row(name: &str, cells: [String; 6]) -> String {
+fn row(name: &str, cells: &[String; 6]) -> String {
     let mut line = format!("{name:<25}");
     for (cell, width) in cells.iter().zip([9, 9, 9, 9, 12, 7]) {
         write!(line, "{cell:>width$}").ok();

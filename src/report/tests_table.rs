@@ -1,6 +1,7 @@
 //! The tests of a benchmark as one table, named and ordered as CrystalDiskMark's users know it.
 //! MB/s are 10^6 bytes a second, exactly; an average is bytes divided by time.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::page::{Page, number};
@@ -16,7 +17,7 @@ pub(super) fn setting(page: &mut Page, record: &RunRecord) {
         text.push_str(", 4 MiB with one in flight");
     }
     if bench.full_drive_writes > 0.0 {
-        text.push_str(&format!(", writes {:.2} of the drive", bench.full_drive_writes));
+        write!(text, ", writes {:.2} of the drive", bench.full_drive_writes).ok();
     }
     page.field("profile", &text);
     page.field("before", &bench.precondition);
@@ -52,7 +53,7 @@ pub(super) fn table(page: &mut Page, record: &RunRecord) {
     }
     page.blank();
     let heads = ["MB/s", "MiB/s", "IOPS", "median", "p99", "slowest"];
-    page.line(&row("test", heads.map(str::to_owned)));
+    page.line(&row("test", &heads.map(str::to_owned)));
     for (phase, test) in tests {
         let rate = phase.totals.rate().bytes_per_second;
         let seconds = phase.totals.took().as_secs_f64();
@@ -69,15 +70,16 @@ pub(super) fn table(page: &mut Page, record: &RunRecord) {
             time(latency.map(|latency| latency.p99_nanos)),
             time(latency.map(|latency| latency.max_nanos)),
         ];
-        page.line(&row(&crate::text::printable(&test.name), cells));
+        page.line(&row(&crate::text::printable(&test.name), &cells));
     }
     page.blank();
 }
 
-fn row(name: &str, cells: [String; 6]) -> String {
+fn row(name: &str, cells: &[String; 6]) -> String {
     let mut line = format!("{name:<20}");
     for (cell, width) in cells.iter().zip([9, 9, 11, 10, 10, 10]) {
-        line.push_str(&format!("{cell:>width$}"));
+        // A String takes every write.
+        write!(line, "{cell:>width$}").ok();
     }
     line
 }

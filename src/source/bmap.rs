@@ -14,7 +14,7 @@ use sha1::Digest as _;
 
 use super::{Progress, Source, SourceInfo};
 use crate::digest::ranges::{self, Mapped, Wrong};
-use crate::digest::{FileRead, Hasher};
+use crate::digest::{FileRead, Hasher, Sha2};
 use crate::error::{Error, Kind, Result};
 use crate::image::ReadAt;
 use crate::text::printable;
@@ -156,11 +156,10 @@ fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
             hasher.update(bytes);
             hasher.finish().to_string()
         }
-        Algorithm::Sha1 => sha1::Sha1::new_with_prefix(bytes)
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
+        Algorithm::Sha1 => {
+            let digest: [u8; 20] = sha1::Sha1::new_with_prefix(bytes).finalize().into();
+            Sha2::from(digest).to_string()
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::buffer::AlignedBuf;
 
 /// A ring over `fd`.
 pub struct Ring<'fd> {
-    ring: IoUring,
+    uring: IoUring,
     fd: BorrowedFd<'fd>,
     slots: Vec<Slot>,
     in_flight: usize,
@@ -45,7 +45,7 @@ impl<'fd> Ring<'fd> {
             .build(entries)
             .or_else(|_| IoUring::new(entries))?;
         let slot = |_| Slot { buf: AlignedBuf::zeroed(size), busy: false };
-        Ok(Self { ring, fd, slots: (0..slots).map(slot).collect(), in_flight: 0 })
+        Ok(Self { uring: ring, fd, slots: (0..slots).map(slot).collect(), in_flight: 0 })
     }
 
     /// I/Os that were started and not taken back yet.
@@ -88,14 +88,14 @@ impl<'fd> Ring<'fd> {
         // SAFETY: the entry's buffer belongs to a slot that is busy from now until its completion
         // was taken, is never handed out meanwhile, and is freed by nobody before (see Drop); the
         // descriptor is borrowed for as long as the ring lives.
-        let pushed = unsafe { self.ring.submission().push(entry) };
+        let pushed = unsafe { self.uring.submission().push(entry) };
         // There are as many entries as slots, so there is room.
         pushed.map_err(|_| io::Error::other("the submission queue is full"))
     }
 
     /// Hands what was started to the kernel without waiting.
     pub fn submit(&mut self) -> io::Result<()> {
-        self.ring.submit().map(drop)
+        self.uring.submit().map(drop)
     }
 
     /// Hands what was started to the kernel and waits until at least one I/O is done.
@@ -103,7 +103,7 @@ impl<'fd> Ring<'fd> {
         if self.in_flight == 0 {
             return Ok(());
         }
-        match self.ring.submit_and_wait(1) {
+        match self.uring.submit_and_wait(1) {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(e) => Err(e),
@@ -112,7 +112,7 @@ impl<'fd> Ring<'fd> {
 
     /// Takes one I/O that is done.
     pub fn done(&mut self) -> Option<Done> {
-        let entry = self.ring.completion().next()?;
+        let entry = self.uring.completion().next()?;
         let index = usize::try_from(entry.user_data()).ok()?;
         self.slots.get_mut(index)?.busy = false;
         self.in_flight -= 1;
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_and_a_buffer_in_flight_is_out_of_reach() {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&[0; 1 << 16]).unwrap();
+        file.write_all(&vec![0; 1 << 16]).unwrap();
         let mut ring = match Ring::new(file.as_fd(), 4, 4096) {
             Ok(ring) => ring,
             Err(e) => {

@@ -52,7 +52,7 @@ impl Speed {
     /// The steady write rate at a time since steady writing began, and for how long it holds.
     fn steady(&self, at: Duration) -> (f64, Duration) {
         let second = at.as_secs();
-        let mut holds = Duration::from_secs(second + 1) - at;
+        let mut holds = Duration::from_secs(second + 1).saturating_sub(at);
         let mut rate = self.write;
         if !self.period.is_zero() {
             let inside = at.as_nanos() % self.period.as_nanos();

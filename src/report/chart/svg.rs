@@ -290,9 +290,9 @@ fn ends(out: &mut String, frame: &Frame, curves: &[Curve]) {
         least = *y + APART;
     }
     for (index, y) in places {
-        let Some(last) = curves[index].columns.last() else { continue };
+        let Some(end) = curves[index].columns.last() else { continue };
         let (style, x) = (index % 8, WIDTH - RIGHT + 12.0);
-        let (from_x, from_y) = (frame.x(last.x), frame.y(last.mean / 1e6));
+        let (from_x, from_y) = (frame.x(end.x), frame.y(end.mean / 1e6));
         write!(
             out,
             "<path class=\"grid\" fill=\"none\" d=\"M{from_x:.1} {from_y:.1}L{:.1} {y:.1}\"/>",

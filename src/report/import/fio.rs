@@ -178,6 +178,8 @@ fn rows(direction: Direction, points: &[(u64, u64)]) -> (Vec<Sample>, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
         // 36.4 MiB/s in truth: bursts of half a second, then 4 s of nothing.
         let mut text = String::new();
         for burst in 0..5 {
-            text.push_str(&format!("{}, 167731, 1, 4194304, 0\n", burst * 4_500 + 1_000));
+            writeln!(text, "{}, 167731, 1, 4194304, 0", burst * 4_500 + 1_000).unwrap();
         }
         text.push_str("22500, 0, 1, 4194304, 0\n");
         let (runs, remarks) = log(&text, "x_bw.1.log").unwrap();

@@ -429,7 +429,9 @@ mod tests {
         };
         let hashed = |marks: [Mark; 8]| {
             let (send, receive) = bounded(marks.len());
-            marks.into_iter().for_each(|mark| send.send(mark).unwrap());
+            for mark in marks {
+                send.send(mark).unwrap();
+            }
             drop(send);
             follow(&path, &receive, true).unwrap()
         };
