@@ -279,7 +279,8 @@ fn commands_in_the_documents_exist_with_their_flags() {
             seen.insert(subcommand);
         }
     }
-    let all = ["bench", "demo", "devices", "discard", "download", "flash", "images", "verify"];
+    let all =
+        ["bench", "demo", "devices", "discard", "download", "flash", "images", "report", "verify"];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
 }
 
