@@ -50,8 +50,14 @@ pub fn free_port() -> u16 {
 
 /// Certificates made by openssl: an authority, and what it signed.
 pub fn certificates(dir: &Path) {
+    certificates_by(dir, &["openssl"]);
+}
+
+/// The same by another command line, as of a computer with another clock.
+pub fn certificates_by(dir: &Path, program: &[&str]) {
     let openssl = |args: &str| {
-        let out = Command::new("openssl")
+        let out = Command::new(program[0])
+            .args(&program[1..])
             .args(args.split_whitespace())
             .current_dir(dir)
             .output()
