@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -166,11 +166,9 @@ fn output(args: &Bench, target: Option<&Target>, round: u32, runs: usize) -> Res
         let name = target.map_or_else(String::new, |target| target.facts().name);
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = name.chars().take(32).map(plain).collect();
-        let number = args.targets.iter().len().to_string().len();
-        let index = std::iter::successors(Some(1), |n| Some(n + 1));
-        let path = index
-            .map(|n: u32| folder.join(format!("{name}-{round:0number$}-{n}.json")))
-            .find(|path: &PathBuf| !path.exists());
+        let path = (1..)
+            .map(|n: u32| folder.join(format!("{name}-{round}-{n}.json")))
+            .find(|path| !path.exists());
         output.record = path;
     }
     Ok(output)
