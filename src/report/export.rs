@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::runs::Run;
-use crate::event::measure::{Direction, Order};
+use crate::event::measure::{Direction, Latency, Order};
 
 /// The files for one run: name and text.
 pub fn fio(run: &Run) -> Vec<(String, String)> {
@@ -38,8 +38,7 @@ fn document(run: &Run, mode: &str, depth: u32) -> String {
     let rate = run.rate();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a speed")]
     let bw_bytes = rate as u64;
-    let empty =
-        json!({"io_bytes": 0, "bw": 0, "bw_bytes": 0, "iops": 0.0, "runtime": 0, "total_ios": 0});
+    let empty = json!({"io_bytes": 0, "bw": 0, "bw_bytes": 0, "iops": 0.0, "runtime": 0, "total_ios": 0, "iops_stddev": 0.0});
     let mut percentiles = serde_json::Map::new();
     let latency = run.latency.clone().unwrap_or_default();
     for (name, value) in [
@@ -54,12 +53,19 @@ fn document(run: &Run, mode: &str, depth: u32) -> String {
     }
     let clat = json!({
         "min": latency.min_nanos, "max": latency.max_nanos, "mean": latency.mean_nanos,
-        "stddev": 0.0, "N": latency.count, "percentile": percentiles,
+        "stddev": deviation_of_bins(&latency), "N": latency.count, "percentile": percentiles,
     });
+    let per_second: Vec<f64> = run
+        .rows
+        .iter()
+        .filter(|row| row.nanos >= 1_000_000_000)
+        .map(|row| f64::from(row.ios))
+        .collect();
     let full = json!({
         "io_bytes": totals.bytes, "io_kbytes": totals.bytes / 1024, "bw": bw_bytes / 1024,
         "bw_bytes": bw_bytes, "iops": run.iops(), "runtime": totals.nanos / 1_000_000,
         "total_ios": totals.ios, "clat_ns": clat, "lat_ns": clat,
+        "iops_stddev": deviation(&per_second),
     });
     let (read, write) = match run.direction {
         Direction::Read => (full, empty),
@@ -69,7 +75,14 @@ fn document(run: &Run, mode: &str, depth: u32) -> String {
         "rw": mode, "bs": run.block.to_string(), "iodepth": depth.to_string(), "numjobs": "1",
         "direct": "1", "filename": run.device,
     });
-    let job = json!({"jobname": run.test, "job options": options, "read": read, "write": write});
+    // User and system time together: that is what a record has.
+    let cpu = run.cpu_nanos.map(|cpu| cpu as f64 * 100.0 / totals.nanos.max(1) as f64);
+    let [ns, us, ms] = buckets(&latency);
+    let job = json!({
+        "jobname": run.test, "job options": options, "read": read, "write": write,
+        "usr_cpu": cpu.unwrap_or(0.0), "sys_cpu": 0.0,
+        "latency_ns": ns, "latency_us": us, "latency_ms": ms,
+    });
     let own = json!({
         "device": run.device, "test": run.test, "conditions": run.conditions,
         "findings": run.analysis.findings,
@@ -79,6 +92,46 @@ fn document(run: &Run, mode: &str, depth: u32) -> String {
         "mediawriter": {"schema": "mediawriter-fio/1", "run": own},
     });
     format!("{file:#}\n")
+}
+
+/// Standard deviation (n - 1); 0 with fewer than two values.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let sum: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    if values.len() < 2 { 0.0 } else { (sum / (values.len() - 1) as f64).sqrt() }
+}
+
+/// The same of a distribution, each I/O at the upper bound of its bin.
+fn deviation_of_bins(latency: &Latency) -> f64 {
+    let total: u64 = latency.bins.iter().map(|bin| bin.1).sum();
+    let mean = latency.mean_nanos as f64;
+    let far = |bin: &(u64, u64)| (bin.0 as f64 - mean).powi(2) * bin.1 as f64;
+    (latency.bins.iter().map(far).sum::<f64>() / total.max(1) as f64).sqrt()
+}
+
+/// fio's coarse distribution: percent of the I/Os below each bound, in nanoseconds, microseconds
+/// and milliseconds ("latency_ns" and its like in its HOWTO).
+fn buckets(latency: &Latency) -> [serde_json::Value; 3] {
+    const BOUNDS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
+    let total = latency.bins.iter().map(|bin| bin.1).sum::<u64>().max(1) as f64;
+    let mut before = 0;
+    [1, 1_000, 1_000_000].map(|unit: u64| {
+        let mut shares = serde_json::Map::new();
+        let mut add = |name: String, up_to: u64| {
+            let inside = latency.bins.iter().filter(|bin| bin.0 > before && bin.0 <= up_to);
+            let share = inside.map(|bin| bin.1).sum::<u64>() as f64 * 100.0 / total;
+            shares.insert(name, share.into());
+            before = up_to;
+        };
+        for bound in BOUNDS {
+            add(bound.to_string(), bound * unit);
+        }
+        if unit == 1_000_000 {
+            add("2000".to_owned(), 2_000 * unit);
+            add(">=2000".to_owned(), u64::MAX);
+        }
+        shares.into()
+    })
 }
 
 /// hyperfine's `--export-json`: the times of all runs of a device in a test.

@@ -39,6 +39,8 @@ pub struct Run {
     pub summary: Summary,
     /// Times of single I/Os.
     pub latency: Option<Latency>,
+    /// Processor time of the program, user and system, where a benchmark took it.
+    pub cpu_nanos: Option<u64>,
     /// Conditions by name, in words: what two runs may differ in.
     pub conditions: BTreeMap<&'static str, String>,
     /// What the person noted.
@@ -129,6 +131,7 @@ impl From<Parts> for Run {
             ended: true,
             summary: Summary::of(&totals, &parts.rows),
             latency: parts.latency,
+            cpu_nanos: None,
             conditions: BTreeMap::new(),
             labels: BTreeMap::new(),
             analysis: Analysis::default(),
@@ -244,6 +247,7 @@ fn of_phase(record: &RunRecord, phase: &PhaseRecord, source: &str) -> Option<Run
         ended: phase.ended,
         summary: phase.summary,
         latency: phase.measured.as_ref().and_then(|measured| measured.latency.clone()),
+        cpu_nanos: phase.measured.as_ref().map(|measured| measured.cpu_nanos),
         conditions,
         labels: record.labels.iter().map(|(k, v)| (printable(k), printable(v))).collect(),
         analysis: Analysis::default(),
