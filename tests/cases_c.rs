@@ -404,7 +404,7 @@ fn b56_a_clock_that_is_wrong_is_named_as_what_may_be_the_cause() {
     }
     // Our clock is behind, ahead, and right by that of the computer that made the certificates. (A
     // program that is linked statically takes no clock from faketime.)
-    for (clock, words) in [("+3000d", "NotValidYet"), ("-3000d", "Expired"), ("+0d", "")] {
+    for (clock, words) in [("+3000d", "not valid yet"), ("-3000d", "expired"), ("+0d", "")] {
         let dir = folder();
         certificates_by(dir.path(), &["faketime", "-f", clock, "openssl"]);
         put(dir.path(), "x.img", b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx");
