@@ -430,7 +430,7 @@ fn b72_200_mib_for_a_loop_device_of_128_mib_end_at_its_end_or_before_anything_is
         assert!(read_direct(&stick.device, 0, MIB).iter().all(|byte| *byte == 0), "{file}");
     }
     fill(&stick.device, 0xEE, 128 * MIB);
-    flash("image.xz").expect(3).says(&["the image does not fit", "it has 200 MiB"]);
+    flash("image.xz").expect(3).says(&["it is too small", "the image needs 209715200 bytes"]);
     let untouched = |at| read_direct(&stick.device, at, MIB).iter().all(|byte| *byte == 0xEE);
     assert!(untouched(0) && untouched(127 * MIB), "refused before anything was written");
 }
