@@ -222,7 +222,7 @@ fn b119_no_percentage_is_over_a_hundred_and_old_data_is_waited_for_first() {
     let write = ended.iter().find(|totals| totals["phase"] == "write").unwrap();
     let seconds = write["nanos"].as_u64().unwrap() as f64 / 1e9;
     let rate = write["bytes"].as_u64().unwrap() as f64 / seconds / MIB as f64;
-    assert!((8.0..13.0).contains(&rate), "{rate} MiB/s, not counting what others wrote");
+    assert!((8.0..15.0).contains(&rate), "{rate} MiB/s, not counting what others wrote");
     assert_eq!(read_direct(&stick.device, 0, len), disk_image(len, 1));
 }
 
