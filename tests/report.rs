@@ -123,6 +123,38 @@ fn what_is_written_for_fio_plot_comes_back_with_the_same_bytes() {
     report(&[&log]).expect(0).never_says(&["left out"]);
 }
 
+/// Speeds that change and seconds of nothing: fio-plot's picture of our log has our mean.
+#[test]
+fn fio_plot_draws_the_exported_log_with_our_mean() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fio-plot/bin/python");
+    if !python.exists() {
+        skip("fio-plot is not installed in target/fio-plot (tests/run does that)");
+        return;
+    }
+    let dir = folder();
+    let path = record(dir.path(), "r.json", "sim:ts32gjf790", &["--like-fio", "--size", "2GiB"]);
+    let out = dir.path().join("fio");
+    let args = [&path, "--test", "image-write", "--export-fio", out.to_str().unwrap()];
+    report(&args).expect(0);
+    let json = report(&[&path, "--test", "image-write", "--format", "json"]).expect(0).stdout;
+    let value: Value = serde_json::from_str(&json).unwrap();
+    let ours = value["groups"][0]["lines"][0]["bytes_per_s"].as_f64().unwrap() / f64::from(1 << 20);
+    let logs = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+    let image = dir.path().join("plot.png");
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/fio-plot-mean");
+    let words = [tool.to_str().unwrap(), logs.to_str().unwrap(), "write", "1"];
+    let mut tool = Command::new(&python);
+    let drawn = tool.args(words).arg(&image).env("MPLCONFIGDIR", dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&drawn.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&drawn.stderr);
+    assert!(drawn.status.success() && image.exists(), "{said}{errors}");
+    let line = said.lines().last().unwrap();
+    let (mean, unit) = line.split_once(' ').unwrap();
+    assert!(unit.contains("MB/s"), "{line}");
+    let theirs: f64 = mean.parse().unwrap();
+    assert!((theirs / ours - 1.0).abs() < 0.01, "fio-plot {theirs}, ours {ours}");
+}
+
 #[test]
 fn the_championship_shows_the_cliffs_and_the_time_of_the_old_stick() {
     let dir = folder();
@@ -138,6 +170,39 @@ fn the_championship_shows_the_cliffs_and_the_time_of_the_old_stick() {
     ]);
     assert!(output.took.as_secs() < 60);
     assert_eq!(fs::read_dir(&out).unwrap().count(), 15 + 3);
+}
+
+#[test]
+fn a_run_that_begins_elsewhere_is_drawn_over_its_place_and_charts_are_files() {
+    let dir = folder();
+    let path = dir.path().join("r.json");
+    let (path, to) = (path.to_str().unwrap(), dir.path().join("chart"));
+    let target = ["bench", "sim:4GiB,data=no,rate=90MB/s", "--offset", "1GiB", "--record", path];
+    run(&target).expect(0);
+    let (page, to) = (dir.path().join("page.html"), to.to_str().unwrap());
+    report(&[path, "--html", page.to_str().unwrap(), "--svg", to]).expect(0);
+    let text = fs::read_to_string(page).unwrap();
+    assert!(text.contains(">GB from the start of the medium</text>"), "{text}");
+    let svg = fs::read_to_string(dir.path().join("chart-3.svg")).unwrap();
+    assert!(svg.contains("speed over position") && svg.contains("<style>"), "{svg}");
+}
+
+/// Their pixels are looked at in src/report/chart/png.rs.
+#[test]
+fn charts_become_png_files_or_the_missing_font_is_said() {
+    let dir = folder();
+    let path = record(dir.path(), "r.json", "sim:esd-emc", &[]);
+    let to = dir.path().join("chart.png").display().to_string();
+    let drawn = report(&[&path, "--png", &to]);
+    if drawn.code != 0 {
+        drawn.expect(1).says(&["there is no font on this machine", "--svg, which needs none"]);
+        skip("no font is installed (tests/lab/packages.txt)");
+        return;
+    }
+    let bytes = fs::read(dir.path().join("chart-1.png")).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
+    // IHDR: twice the width and height of the SVG.
+    assert_eq!((&bytes[16..20], &bytes[20..24]), (&[0, 0, 7, 8][..], &[0, 0, 2, 248][..]));
 }
 
 /// The page in a browser: as wide as the window, without an error, its numbers those of the JSON.
@@ -157,7 +222,8 @@ fn the_page_fits_every_window_and_says_what_the_json_says() {
     // What the browser measures ends up in the title.
     let probe = "<script>addEventListener('error',e=>document.title='ERROR '+e.message);addEventListener('load',()=>{\
         const e=document.documentElement;document.title='fits '+(e.scrollWidth<=innerWidth)+' charts '+\
-        document.querySelectorAll('svg[role=img]').length+' dark '+getComputedStyle(document.body).backgroundColor})</script>";
+        document.querySelectorAll('svg[role=img]').length+' dark '+getComputedStyle(document.body).backgroundColor;\
+        parent.postMessage(innerWidth+' '+document.title,'*')})</script>";
     let probed = dir.path().join("probed.html");
     fs::write(&probed, text.replacen("</head>", &format!("{probe}</head>"), 1)).unwrap();
     for (width, scheme) in [(500, "0"), (800, "1"), (1400, "0"), (1400, "1")] {
@@ -176,9 +242,18 @@ fn the_page_fits_every_window_and_says_what_the_json_says() {
             assert!(dom.contains(&format!(">{label}</text>")), "{label}");
         }
     }
+    // A telephone: a frame, because the narrowest window of a headless Chromium is 500 pixels.
+    let frame = dir.path().join("frame.html");
+    let html = "<title>nothing</title><script>onmessage=e=>document.title=e.data</script>\
+        <iframe src=probed.html style='border:0;width:360px;height:800px'></iframe>";
+    fs::write(&frame, html).unwrap();
+    for scheme in ["0", "1"] {
+        let Some(dom) = browse(dir.path(), &frame, 500, scheme) else { return };
+        assert!(dom.contains("<title>360 fits true charts "), "{dom}");
+    }
 }
 
-/// The page's document after loading; the narrowest window of a headless Chromium is 500 pixels.
+/// The page's document after loading.
 fn browse(dir: &Path, page: &Path, width: u32, scheme: &str) -> Option<String> {
     let mut chromium = Command::new("chromium");
     chromium.args([

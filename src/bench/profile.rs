@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Step, Until};
-use crate::device::Geometry;
+use crate::device::{Caches, Geometry};
 use crate::error::{Error, Result};
 use crate::event::Span;
 use crate::event::measure::{Direction, Order, Test};
@@ -261,6 +261,19 @@ pub fn written(steps: &[Step]) -> Option<u64> {
     })
 }
 
+/// The same before the device was opened, from its size alone.
+pub fn will_write(profile: Profile, size: u64, wishes: &Wishes) -> Option<u64> {
+    let geometry = Geometry {
+        size,
+        logical_block: 512,
+        physical_block: 512,
+        direct: true,
+        discard_granularity: 0,
+        caches: Caches::default(),
+    };
+    steps(profile, &geometry, wishes).ok().and_then(|steps| written(&steps))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +285,7 @@ mod tests {
             physical_block: 512,
             direct: true,
             discard_granularity: 0,
-            caches: crate::device::Caches::default(),
+            caches: Caches::default(),
         }
     }
 
@@ -312,6 +325,7 @@ mod tests {
             let steps = steps(Profile::Image, &geometry(device), &wishes).unwrap();
             assert_eq!(tests(&steps)[0], ("image-write".to_owned(), block, depth, 1));
             assert_eq!(written(&steps), Some(len));
+            assert_eq!(will_write(Profile::Image, device, &wishes), Some(len));
         }
     }
 

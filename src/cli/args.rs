@@ -413,6 +413,9 @@ pub(crate) struct Report {
     /// Write each chart to a file of its own: NAME-1.svg, NAME-2.svg, ...
     #[arg(long, value_name = "NAME")]
     pub(crate) svg: Option<PathBuf>,
+    /// The same as PNG; needs a font on this machine
+    #[arg(long, value_name = "NAME")]
+    pub(crate) png: Option<PathBuf>,
     /// Draw the speeds in the terminal
     #[arg(long)]
     pub(crate) chart: bool,
@@ -449,7 +452,7 @@ pub(crate) struct Report {
     /// Write logs and JSON as bench-fio does, a folder for each device, so that fio-plot draws them
     #[arg(long, value_name = "DIR")]
     pub(crate) export_fio: Option<PathBuf>,
-    /// Write the times of all runs as hyperfine does (JSON)
+    /// Write the times of all runs as hyperfine does; FILE ends in .json, .csv or .md
     #[arg(long, value_name = "FILE")]
     pub(crate) export_hyperfine: Option<PathBuf>,
 }

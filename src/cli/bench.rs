@@ -12,7 +12,7 @@ use super::args::{Bench, EngineWord, Output, ProfileWord};
 use super::open::{Opened, Target, Wish, ask, resolve};
 use super::session::{Session, never_began};
 use super::usage;
-use crate::bench::profile::{Wishes, steps, written};
+use crate::bench::profile::{Wishes, steps, will_write, written};
 use crate::bench::{Engine, Plan, Profile, Step, boot, trace};
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
@@ -149,6 +149,11 @@ fn question(args: &Bench, target: &Target) -> String {
     // A String takes every write.
     if profile(args).destroys() {
         writeln!(text, "Everything on it will be lost: it is overwritten to be measured.").ok();
+        if let Some(bytes) = will_write(profile(args), facts.size, &wishes(args)) {
+            let drives = bytes as f64 / facts.size.max(1) as f64;
+            writeln!(text, "Wear     {} are written, {drives:.2} of the whole drive", Bytes(bytes))
+                .ok();
+        }
     } else {
         writeln!(text, "What is on it is read and written back as it is, block by block.").ok();
     }
@@ -166,8 +171,8 @@ fn output(args: &Bench, target: Option<&Target>, round: u32, runs: usize) -> Res
         let name = target.map_or_else(String::new, |target| target.facts().name);
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = name.chars().take(32).map(plain).collect();
-        let path = (1..)
-            .map(|n: u32| folder.join(format!("{name}-{round}-{n}.json")))
+        let path = (1..=u32::MAX)
+            .map(|n| folder.join(format!("{name}-{round}-{n}.json")))
             .find(|path| !path.exists());
         output.record = path;
     }

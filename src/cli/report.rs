@@ -12,11 +12,12 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::report::chart::braille;
 use crate::report::chart::plot::{Axis, curve};
+use crate::report::chart::png::{self, Fonts};
 use crate::report::chart::svg::{Palette, standalone};
 use crate::report::compare::{Group, groups, slower};
 use crate::report::html::{Options, drawings, page};
 use crate::report::runs::{Run, by_test};
-use crate::report::{export, import, table};
+use crate::report::{export, hyperfine, import, table};
 use crate::text::printable_path;
 use crate::ui;
 use crate::units::Rate;
@@ -150,25 +151,52 @@ fn write_files(args: &Report, runs: &[Run], compared: &[Group]) -> Result<()> {
         write_page(path, runs, &options)?;
         ui::talk(&format!("page: {}", printable_path(path)));
     }
-    if let Some(path) = &args.svg {
-        let stem = path.with_extension("");
-        let charts = compared
-            .iter()
-            .zip(by_test(runs))
-            .flat_map(|(group, (_, members))| drawings(group, &members, &options).charts);
-        for (index, (title, chart)) in charts.enumerate() {
-            let mut name = stem.as_os_str().to_owned();
-            name.push(format!("-{}.svg", index + 1));
-            save(Path::new(&name), &standalone(&chart, options.palette))?;
-            ui::talk(&format!("{}: {title}", printable_path(Path::new(&name))));
-        }
+    if args.svg.is_some() || args.png.is_some() {
+        draw_files(args, runs, compared, &options)?;
     }
     if let Some(folder) = &args.export_fio {
         export_fio(folder, runs)?;
     }
     if let Some(path) = &args.export_hyperfine {
-        save(path, &export::hyperfine(runs))?;
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        save(path, &hyperfine::export(runs, hyperfine::Format::of_ending(ending)))?;
     }
+    Ok(())
+}
+
+/// Each chart as a file of its own.
+fn draw_files(args: &Report, runs: &[Run], compared: &[Group], options: &Options) -> Result<()> {
+    let charts: Vec<(String, String)> = compared
+        .iter()
+        .zip(by_test(runs))
+        .flat_map(|(group, (_, members))| drawings(group, &members, options).charts)
+        .collect();
+    if let Some(path) = &args.svg {
+        for (index, (title, chart)) in charts.iter().enumerate() {
+            let file = standalone(chart, options.palette);
+            save_chart(path, &format!("{}.svg", index + 1), file.as_bytes(), title)?;
+        }
+    }
+    if let Some(path) = &args.png {
+        let fonts = Fonts::of_system().ok_or_else(|| {
+            Error::new(Kind::Io, "there is no font on this machine to draw a PNG with")
+                .hint("install one (Debian: fonts-dejavu-core), or take --svg, which needs none")
+        })?;
+        for (index, (title, chart)) in charts.iter().enumerate() {
+            let file = png::draw(chart, options.palette, &fonts)
+                .map_err(|why| Error::new(Kind::Internal, format!("{title}: {why}")))?;
+            save_chart(path, &format!("{}.png", index + 1), &file, title)?;
+        }
+    }
+    Ok(())
+}
+
+/// NAME-1.svg for the first chart, whatever ending NAME has.
+fn save_chart(path: &Path, end: &str, bytes: &[u8], title: &str) -> Result<()> {
+    let mut name = path.with_extension("").into_os_string();
+    name.push(format!("-{end}"));
+    Invoker::current().save_atomically(Path::new(&name), bytes)?;
+    ui::talk(&format!("{}: {title}", printable_path(Path::new(&name))));
     Ok(())
 }
 

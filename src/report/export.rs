@@ -134,32 +134,6 @@ fn buckets(latency: &Latency) -> [serde_json::Value; 3] {
     })
 }
 
-/// hyperfine's `--export-json`: the times of all runs of a device in a test.
-pub fn hyperfine(runs: &[Run]) -> String {
-    let mut results = Vec::new();
-    for (test, group) in super::runs::by_test(runs) {
-        let mut devices: Vec<&str> = group.iter().map(|run| run.device.as_str()).collect();
-        devices.dedup();
-        devices.sort_unstable();
-        devices.dedup();
-        for device in devices {
-            let mut times: Vec<f64> =
-                group.iter().filter(|run| run.device == device).map(|run| run.seconds()).collect();
-            let all = times.clone();
-            times.sort_by(f64::total_cmp);
-            let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-            let spread: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
-            let stddev = (times.len() > 1).then(|| (spread / (times.len() - 1) as f64).sqrt());
-            results.push(json!({
-                "command": format!("{device}: {test}"), "mean": mean, "stddev": stddev,
-                "median": times.get(times.len() / 2), "min": times.first(), "max": times.last(),
-                "times": all, "exit_codes": vec![0; all.len()],
-            }));
-        }
-    }
-    format!("{:#}\n", json!({ "results": results }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,13 +178,5 @@ mod tests {
         assert_eq!((back[0].rows.len(), remarks.len()), (3, 0));
         let (back, _) = crate::report::import::read(files[1].1.as_bytes(), "x").unwrap();
         assert_eq!((back[0].totals.bytes, back[0].queue_depth), (5 << 20, 2));
-    }
-
-    #[test]
-    fn hyperfine_gets_all_times() {
-        let text = hyperfine(&[run(), run(), run()]);
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["results"][0]["times"].as_array().unwrap().len(), 3);
-        assert_eq!(value["results"][0]["median"], 2.5);
     }
 }

@@ -9,6 +9,7 @@ use super::chart::svg::{Palette, bars, escaped, fastest, latencies, small, speed
 use super::compare::{Group, groups};
 use super::runs::{Run, by_test};
 use super::table;
+use crate::event::measure::Order;
 use crate::units::{Bytes, spoken};
 
 /// How a page is made.
@@ -161,7 +162,12 @@ pub fn drawings(group: &Group, runs: &[&Run], options: &Options) -> Drawings {
     let mut add =
         |name: String, chart: Option<String>| drawn.extend(chart.map(|chart| (name, chart)));
     let all = (0.0, f64::INFINITY);
-    for (axis, what, range) in [(Axis::Time, "time", options.range), (Axis::Bytes, "bytes", all)] {
+    let mut axes = vec![(Axis::Time, "time", options.range), (Axis::Bytes, "bytes", all)];
+    // From the first byte on, the place on the medium is the number of bytes done.
+    if runs.iter().any(|run| run.offset > 0 && run.order == Order::Sequential) {
+        axes.push((Axis::Position, "position", all));
+    }
+    for (axis, what, range) in axes {
         let curves: Vec<Curve> = runs
             .iter()
             .map(|run| curve(run, axis, COLUMNS, range))

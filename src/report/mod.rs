@@ -7,6 +7,7 @@ pub mod chart;
 pub mod compare;
 pub mod export;
 pub mod html;
+pub mod hyperfine;
 pub mod import;
 #[cfg(test)]
 pub(crate) mod lab;

@@ -26,6 +26,8 @@ pub struct Run {
     pub order: Order,
     /// Repetition, from 1.
     pub round: u32,
+    /// First byte on the medium.
+    pub offset: u64,
     /// Bytes per I/O; 0 = not known.
     pub block: u64,
     /// I/Os in flight; 0 = not known.
@@ -125,6 +127,7 @@ impl From<Parts> for Run {
             direction: parts.direction,
             order: parts.order,
             round: 1,
+            offset: 0,
             block: parts.block,
             queue_depth: parts.queue_depth,
             totals,
@@ -241,6 +244,7 @@ fn of_phase(record: &RunRecord, phase: &PhaseRecord, source: &str) -> Option<Run
         direction: test.direction,
         order: test.order,
         round: test.round.max(1),
+        offset: test.span.offset,
         block: test.block,
         queue_depth: test.queue_depth,
         totals: phase.totals,

@@ -130,9 +130,13 @@ pub fn markdown(groups: &[Group]) -> String {
     out
 }
 
+/// A cell of CSV (RFC 4180, 2.7).
+pub(super) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
 /// One line for each device and test; plain bytes, seconds, bytes a second (RFC 4180).
 pub fn csv(groups: &[Group]) -> String {
-    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let free = labels(groups);
     let mut out = "test,device,runs,bytes,seconds,bytes_per_s,slowest_run_bytes_per_s,fastest_run_bytes_per_s,\
                    median_second_bytes_per_s,p1_second_bytes_per_s,iops,latency_p50_ns,latency_p99_ns,ratio"

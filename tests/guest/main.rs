@@ -23,5 +23,6 @@ mod discard;
 mod holders;
 mod live;
 mod machine;
+mod measure;
 mod pull;
 mod slow;

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use mediawriter::event::{Phase, Verdict};
+use serde_json::Value;
 
-use crate::lab::disk_image;
+use crate::lab::{disk_image, run};
 use crate::machine::{Guest, Machine, Row, Setup, Shared, folder, sparse, usable};
 
 /// CLIFF takes 10 MB/s for some seconds and then 2, and reads at 20; LARGE always takes 12.
@@ -88,6 +89,23 @@ fn the_second_at_which_a_write_cache_runs_full_is_in_the_log() {
     assert!(first > 2.0 * last, "{first} {last} {rows:?}");
     assert!((1.5e6..2.7e6).contains(&last), "the stick takes 2 MB/s by then: {last} {rows:?}");
     assert!(guest.holds("cliff-stick.img", "cliff.img"));
+}
+
+/// QEMU lets a bucket of 3 s x 10 MB/s fill up at 10 - 2 MB/s: that takes 3.75 s, so 37.5 MB.
+#[test]
+fn b100_the_cliff_of_a_throttled_disk_is_found_with_its_bytes_and_both_speeds() {
+    let Some(guest) = guest() else { return };
+    let record = guest.folder.join("out/cliff.json");
+    let args = ["report", record.to_str().unwrap(), "--test", "write", "--format", "json"];
+    let report: Value = serde_json::from_str(&run(&args).expect(0).stdout).unwrap();
+    let cliff = &report["groups"][0]["lines"][0]["typical"]["analysis"]["cliff"];
+    for (field, expected, tolerance) in
+        [("at_bytes", 37.5e6, 0.02), ("before", 10e6, 0.03), ("after", 2e6, 0.03)]
+    {
+        let value = cliff[field].as_f64().unwrap_or(0.0);
+        let off = value / expected - 1.0;
+        assert!(off.abs() < tolerance, "{field} {value}, not {expected}: {report:#}");
+    }
 }
 
 #[test]

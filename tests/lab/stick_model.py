@@ -6,6 +6,7 @@ fast=N fast_bps=N slow_bps=N   write cache: the first N bytes written go at fast
 write_bps=N         steady write speed            read_bps=N        read speed
 discard_bps=N       a discard takes as long as its bytes at this speed, as on a device that fills with zeros
 latency_ms=N        every read and write takes that much longer, as it arrives here: 1 MiB comes in 2 pieces, 4 MiB in 6 or 7
+rhythm=MS:PAUSE     from the first write on, the last PAUSE of every MS milliseconds are a pause in which writes wait
 stall=OFF:MS        the first write that touches OFF takes MS longer
 vanish=OFF          the first write that touches OFF fails with EIO, and so does everything after it
 eio_write=OFF       a write that touches OFF fails        eio_read=OFF    a read that touches OFF fails
@@ -26,12 +27,13 @@ PAGE = 1 << 16
 # A sender that comes back within this time never stopped: what it lost on the way is no pause of the stick's.
 IDLE_SECONDS = 0.1
 
-KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "discard_bps", "latency_ms", "stall", "vanish",
+KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "discard_bps", "latency_ms", "rhythm", "stall", "vanish",
         "eio_write", "eio_read", "corrupt", "drop", "ignore_writes", "prefill"}
 
 options = {"size": 1 << 30}
 pages = {}
 written = 0
+first_write = None
 busy_until = 0.0
 gone = False
 
@@ -50,7 +52,7 @@ def config(key, value):
         options[key] = value
     elif key == "prefill":
         options[key] = int(value, 16)
-    elif key in ("stall", "drop"):
+    elif key in ("rhythm", "stall", "drop"):
         first, second = value.split(":")
         options[key] = number(first), number(second)
     else:
@@ -121,6 +123,19 @@ def write_seconds(length):
     return quick / options["fast_bps"] + (length - quick) / options.get("slow_bps", options["fast_bps"])
 
 
+def rest_of_pause():
+    """Seconds until the pause of the rhythm ends, when it is one."""
+    global first_write
+    if "rhythm" not in options:
+        return 0
+    now = time.monotonic()
+    if first_write is None:
+        first_write = now
+    period, pause = options["rhythm"][0] / 1000, options["rhythm"][1] / 1000
+    into = (now - first_write) % period
+    return period - into if into >= period - pause else 0
+
+
 def real_offset(offset):
     """Where a claimed offset really lies; None where there is nothing behind it."""
     real = options.get("real")
@@ -169,7 +184,7 @@ def pwrite(h, buf, offset, flags):
         fail("vanished")
     if touches("eio_write", offset, len(buf)):
         fail("eio_write")
-    seconds, pause = write_seconds(len(buf)), 0
+    seconds, pause = write_seconds(len(buf)), rest_of_pause()
     if "stall" in options and offset <= options["stall"][0] < offset + len(buf):
         pause = options.pop("stall")[1] / 1000
     written += len(buf)

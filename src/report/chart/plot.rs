@@ -11,6 +11,8 @@ pub enum Axis {
     Time,
     /// Bytes since the pass began.
     Bytes,
+    /// Place on the medium of a pass from one end to the other, bytes.
+    Position,
 }
 
 /// A column of a chart: where it is, and the speeds in it, bytes a second.
@@ -39,7 +41,8 @@ pub struct Curve {
 
 /// The curve of a run in at most `columns` columns, between `from` and `to` on the axis.
 pub fn curve(run: &Run, axis: Axis, columns: usize, (from, to): (f64, f64)) -> Curve {
-    let points = points(&run.rows, axis);
+    let first = if axis == Axis::Position { run.offset as f64 } else { 0.0 };
+    let points = points(&run.rows, axis, first);
     let inside: Vec<&Point> =
         points.iter().filter(|point| point.end > from && point.start < to).collect();
     let end = inside.last().map_or(0.0, |point| point.end.min(to));
@@ -73,8 +76,8 @@ struct Point {
     seconds: f64,
 }
 
-fn points(rows: &[Sample], axis: Axis) -> Vec<Point> {
-    let mut at = 0.0;
+fn points(rows: &[Sample], axis: Axis, first: f64) -> Vec<Point> {
+    let mut at = first;
     let full = rows.iter().filter(|row| row.nanos >= 1_000_000_000).count();
     let points = rows.iter().filter_map(|row| {
         let seconds = row.nanos as f64 / 1e9;
@@ -85,7 +88,7 @@ fn points(rows: &[Sample], axis: Axis) -> Vec<Point> {
         let start = at;
         at += match axis {
             Axis::Time => seconds,
-            Axis::Bytes => row.bytes as f64,
+            Axis::Bytes | Axis::Position => row.bytes as f64,
         };
         Some(Point { start, end: at, bytes: row.bytes as f64, seconds })
     });
@@ -162,6 +165,9 @@ mod tests {
         assert_eq!(part.columns.iter().map(|c| c.x).collect::<Vec<_>>(), [1.5, 2.5]);
         let bytes = curve(&run(&[5, 0, 7]), Axis::Bytes, 600, (0.0, f64::INFINITY));
         assert!((bytes.end - 12.0).abs() < 1e-9);
+        let later = Run { offset: 100, ..run(&[5, 0, 7]) };
+        let place = curve(&later, Axis::Position, 600, (0.0, f64::INFINITY));
+        assert_eq!(place.columns.iter().map(|c| c.x).collect::<Vec<_>>(), [102.5, 105.0, 108.5]);
     }
 
     #[test]

@@ -47,31 +47,59 @@ impl Palette {
 
     /// The style sheet of a chart.
     pub fn style(self) -> String {
-        const DASHES: [&str; 8] =
-            ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "6 2 1 2 1 2"];
         let [light, dark] = self.colours();
-        let mut css = String::from(
-            ".chart{--ink:#1a1a1a;--soft:#595959;--grid:#d5d5d5;--paper:#fff}\
-             .chart text{font:13px system-ui,sans-serif;fill:var(--soft)}.chart .head{font-size:15px;fill:var(--ink)}\
-             .chart .grid{stroke:var(--grid);stroke-width:1}.chart .axis{stroke:var(--soft);stroke-width:1}\
-             .chart .line{fill:none;stroke-width:2;stroke-linejoin:round}.chart .band{opacity:.25;stroke:none}",
-        );
-        let rules = |colours: [&str; 8], css: &mut String| {
-            for (index, colour) in colours.iter().enumerate() {
-                // A String takes every write.
-                write!(css, ".chart .s{index}{{stroke:{colour}}}.chart .f{index}{{fill:{colour}}}")
-                    .ok();
-            }
-        };
-        rules(light, &mut css);
-        for (index, dash) in DASHES.iter().enumerate() {
-            write!(css, ".chart .s{index}{{stroke-dasharray:{dash}}}").ok();
-        }
-        css.push_str("@media (prefers-color-scheme:dark){.chart{--ink:#f2f2f2;--soft:#b8b8b8;--grid:#444;--paper:#16181a}");
-        rules(dark, &mut css);
+        let mut css = format!(".chart{{{}}}", variables(LIGHT));
+        css.push_str(&rules(light));
+        write!(css, "@media (prefers-color-scheme:dark){{.chart{{{}}}", variables(DARK)).ok();
+        css.push_str(&coloured(dark));
         css.push('}');
         css
     }
+
+    /// The same for programs that know neither variables nor media queries: light, no choice.
+    fn plain_style(self) -> String {
+        let [light, _] = self.colours();
+        let mut css = rules(light).replace("system-ui,", "");
+        for (name, value) in LIGHT {
+            css = css.replace(&format!("var(--{name})"), value);
+        }
+        css
+    }
+}
+
+/// What is not data: names of CSS variables and their values.
+type Ground = [(&'static str, &'static str); 4];
+const LIGHT: Ground =
+    [("ink", "#1a1a1a"), ("soft", "#595959"), ("grid", "#d5d5d5"), ("paper", "#fff")];
+const DARK: Ground =
+    [("ink", "#f2f2f2"), ("soft", "#b8b8b8"), ("grid", "#444"), ("paper", "#16181a")];
+
+fn variables(ground: Ground) -> String {
+    ground.map(|(name, value)| format!("--{name}:{value}")).join(";")
+}
+
+fn rules(colours: [&str; 8]) -> String {
+    const DASHES: [&str; 8] =
+        ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "6 2 1 2 1 2"];
+    let mut css = String::from(
+        ".chart text{font:13px system-ui,sans-serif;fill:var(--soft)}.chart .head{font-size:15px;fill:var(--ink)}\
+         .chart .grid{stroke:var(--grid);stroke-width:1}.chart .axis{stroke:var(--soft);stroke-width:1}\
+         .chart .line{fill:none;stroke-width:2;stroke-linejoin:round}.chart .band{opacity:.25;stroke:none}",
+    );
+    css.push_str(&coloured(colours));
+    for (index, dash) in DASHES.iter().enumerate() {
+        // A String takes every write.
+        write!(css, ".chart .s{index}{{stroke-dasharray:{dash}}}").ok();
+    }
+    css
+}
+
+fn coloured(colours: [&str; 8]) -> String {
+    let mut css = String::new();
+    for (index, colour) in colours.iter().enumerate() {
+        write!(css, ".chart .s{index}{{stroke:{colour}}}.chart .f{index}{{fill:{colour}}}").ok();
+    }
+    css
 }
 
 /// `&`, `<`, `>`, quotes; control characters are made visible.
@@ -120,6 +148,12 @@ pub fn standalone(chart: &str, palette: Palette) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
         chart.replacen("<title", &format!("{style}<title"), 1)
     )
+}
+
+/// The same without a ground, in the simplest style there is.
+pub(super) fn plain(chart: &str, palette: Palette) -> String {
+    let style = format!("<style>{}</style>", palette.plain_style());
+    chart.replacen("<title", &format!("{style}<title"), 1)
 }
 
 /// Where data lies on the paper.
@@ -242,9 +276,11 @@ fn lines<'a>(
             let ticks = ticks(x_top, 6).into_iter().map(|t| (t, trimmed(t))).collect::<Vec<_>>();
             (ticks, "seconds")
         }
-        Axis::Bytes => {
+        Axis::Bytes | Axis::Position => {
             let ticks = ticks(x_top / 1e9, 6).into_iter().map(|t| (t * 1e9, trimmed(t)));
-            (ticks.collect::<Vec<_>>(), "GB done")
+            let label =
+                if axis == Axis::Bytes { "GB done" } else { "GB from the start of the medium" };
+            (ticks.collect::<Vec<_>>(), label)
         }
     };
     frame.axes(&mut out, &x_ticks, x_label, "MB/s");
