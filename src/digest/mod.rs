@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
+use sha2::digest::common::hazmat::SerializableState as _;
 
 pub mod chunks;
+pub mod prefixes;
 pub mod ranges;
 pub mod sums;
 
@@ -40,6 +42,11 @@ impl Hasher {
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
+    }
+
+    /// Whether as many bytes led to the same state.
+    fn same(&self, other: &Self) -> bool {
+        self.0.serialize() == other.0.serialize()
     }
 
     /// The digest of all bytes so far.

@@ -76,6 +76,11 @@ impl ImageHasher {
         }
     }
 
+    /// The running digest of all bytes, where that alone is what has to be equal on the medium.
+    pub fn running(&self) -> Option<&Hasher> {
+        self.whole.as_ref().filter(|_| self.ranges.is_none())
+    }
+
     /// The first stretch that was complete and not as published.
     pub fn wrong(&self) -> Option<&Wrong> {
         self.ranges.as_ref()?.wrong.as_ref()

@@ -105,7 +105,8 @@ fn steps(
     let sparse = zeros.map(|zeros| Sparse::new(device, zeros));
     let out: &dyn BlockDevice = sparse.as_ref().map_or(device, |sparse| sparse);
     let whole = plan.published.image.is_some();
-    let Written { digest, map, held } = write::write(source, whole, out, &plan.transfer, cx)?;
+    let Written { digest, map, prefixes, held } =
+        write::write(source, whole, out, &plan.transfer, cx)?;
     if let Some(sparse) = &sparse {
         cx.events.note(
             "zeros-not-sent",
@@ -125,7 +126,12 @@ fn steps(
     let bytes = map.len();
     let media = if plan.verify {
         cx.still_the_same(device)?;
-        let wanted = Wanted { len: bytes, map: Some(&map), mapped: source.mapped() };
+        let wanted = Wanted {
+            len: bytes,
+            map: Some(&map),
+            mapped: source.mapped(),
+            prefixes: prefixes.as_ref(),
+        };
         let seen = read_back(device, wanted, &plan.transfer, cx)?;
         let image = source.positional();
         let truth = Truth { map: &map, image: image.as_deref(), written: true };

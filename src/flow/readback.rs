@@ -1,6 +1,7 @@
 //! Reads the image's bytes back from the medium: SHA-256, chunk map, and what cannot be read.
-//! Several threads read, the calling thread hashes in order. It is also the measurement of how
-//! fast a system could read this stick from end to end.
+//! Several threads read. The calling thread hashes in order; where the states of the digest were
+//! kept while the image was written, as many threads hash as there are processors. It is also the
+//! measurement of how fast a system could read this stick from end to end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::device::pool::{Pool, PoolBuf};
 use crate::device::{BlockDevice, full};
 use crate::digest::Sha256;
 use crate::digest::chunks::{Builder, ChunkMap, LEAF, Tag, level_for, tag};
+use crate::digest::prefixes::Prefixes;
 use crate::digest::ranges::{ImageHasher, Mapped};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase, Span};
@@ -29,13 +31,16 @@ pub struct Wanted<'a> {
     pub map: Option<&'a ChunkMap>,
     /// Of which stretches SHA-256 is taken; `None`: of all.
     pub mapped: Option<Arc<[Mapped]>>,
+    /// The states of the digest that is expected.
+    pub prefixes: Option<&'a Prefixes>,
 }
 
 /// What the medium returned.
 #[derive(Debug)]
 pub struct ReadBack {
-    /// Over exactly the image's length, or the digests of its stretches.
-    pub sha256: Sha256,
+    /// Over exactly the image's length, or the digests of its stretches. `Err`: it is another one
+    /// than expected, because of the part at this offset.
+    pub sha256: std::result::Result<Sha256, u64>,
     /// Where which bytes are.
     pub map: ChunkMap,
     /// Stretches that could not be read; they count as zeros in the map.
@@ -50,7 +55,15 @@ struct Piece {
     index: u64,
     len: usize,
     leaves: Vec<Tag>,
-    buf: PoolBuf,
+    content: Content,
+}
+
+/// What SHA-256 wants to know of a piece.
+enum Content {
+    /// Its bytes, to be hashed behind those before it.
+    Bytes(PoolBuf),
+    /// Whether they are what was expected.
+    Holds(bool),
 }
 
 /// What the reading threads share.
@@ -81,8 +94,11 @@ pub fn read_back(
     // Whole leaves per buffer, so that each thread can tag its own.
     let step = (transfer.block as u64).next_multiple_of(LEAF);
     let depth = transfer.queue_depth.max(1);
+    let prefixes = wanted.prefixes.filter(|prefixes| prefixes.step() == step);
+    let wanted = Wanted { prefixes, ..wanted };
+    let hashers = if prefixes.is_some() { hashers(cx) } else { 1 };
     let pool = Pool::new(
-        depth + 3,
+        depth + hashers + 2,
         usize::try_from(step).map_err(|_| super::internal("block too large"))?,
     );
     let io_size = transfer.io_size();
@@ -112,7 +128,19 @@ pub fn read_back(
                 scope.spawn(move || crew.guard(|| reading.run(crew, &done)));
             }
             drop(done);
-            in_order(&read, level, wanted, cx, &hashing)
+            let Some(prefixes) = prefixes.filter(|_| hashers > 1) else {
+                return in_order(&read, level, wanted, cx, &hashing);
+            };
+            let (done, checked) = unbounded();
+            for _ in 0..hashers {
+                let (read, crew, done) = (read.clone(), &crew, done.clone());
+                let hashing = &hashing;
+                scope.spawn(move || {
+                    crew.guard(|| check(&read, prefixes, &done, (crew, cx, hashing)));
+                });
+            }
+            drop((read, done));
+            in_order(&checked, level, wanted, cx, &hashing)
         })
     });
     meter.finish();
@@ -120,7 +148,7 @@ pub fn read_back(
     cx.events.emit(Event::Busy {
         phase: Phase::Verify,
         source_nanos: 0,
-        hash_nanos: nanos(&hashing),
+        hash_nanos: nanos(&hashing) / hashers as u64,
         device_nanos: nanos(&busy) / depth as u64,
     });
     crew.result()?;
@@ -134,6 +162,35 @@ pub fn read_back(
     }
     let counted = counted.filter(|counted| *counted < device.fetches(0, len));
     Ok(ReadBack { sha256, map, unreadable: salvage.finish(len), counted })
+}
+
+/// Threads that hash: one a processor, but no more than keep up with any device there is. With a
+/// virtual clock one, or events would come in another order in every run.
+fn hashers(cx: &Context) -> usize {
+    if cx.clock.is_virtual() {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, |count| count.get().min(4))
+}
+
+/// Hashes pieces in whatever order they come, each from the state before it.
+fn check(
+    read: &Receiver<Piece>,
+    prefixes: &Prefixes,
+    done: &Sender<Piece>,
+    (crew, cx, busy): (&Crew<'_>, &Context, &Busy),
+) {
+    for piece in read {
+        let Content::Bytes(buf) = piece.content else { continue };
+        if crew.stopped() {
+            // Dropping buffers gives them back, so that nobody waits for one.
+            continue;
+        }
+        let holds = busy.computing(&*cx.clock, || prefixes.holds(piece.index, &buf[..piece.len]));
+        drop(buf);
+        // Fails only when the calling thread is gone.
+        done.send(Piece { content: Content::Holds(holds), ..piece }).ok();
+    }
 }
 
 impl Reading<'_> {
@@ -155,7 +212,8 @@ impl Reading<'_> {
             }
             let leaf = usize::try_from(LEAF).unwrap_or(1);
             let leaves = buf[..len].chunks(leaf).map(tag).collect();
-            if crew.stopped() || done.send(Piece { index, len, leaves, buf }).is_err() {
+            let content = Content::Bytes(buf);
+            if crew.stopped() || done.send(Piece { index, len, leaves, content }).is_err() {
                 break;
             }
         }
@@ -184,24 +242,37 @@ impl Reading<'_> {
     }
 }
 
-/// Hashes pieces in ascending order, whatever order they come in.
+/// Puts pieces in ascending order, whatever order they come in, and hashes those that are not yet.
 fn in_order(
     read: &Receiver<Piece>,
     level: u32,
-    Wanted { map: expected, mapped, .. }: Wanted<'_>,
+    Wanted { map: expected, mapped, prefixes, .. }: Wanted<'_>,
     cx: &Context,
     busy: &Busy,
-) -> (Sha256, ChunkMap) {
+) -> (std::result::Result<Sha256, u64>, ChunkMap) {
     let mut early: BTreeMap<u64, Piece> = BTreeMap::new();
     let mut hasher = ImageHasher::new(mapped, false);
     let mut map = Builder::new(level);
-    let mut next = 0;
+    let (mut next, mut at, mut differs) = (0, 0, None);
     let mut announced = expected.is_none_or(|map| map.level() != 0);
     for piece in read {
         early.insert(piece.index, piece);
         while let Some(piece) = early.remove(&next) {
-            busy.computing(&*cx.clock, || hasher.update(&piece.buf[..piece.len]));
-            next += 1;
+            let holds = match (&piece.content, prefixes) {
+                (Content::Holds(holds), _) => *holds,
+                (Content::Bytes(buf), Some(prefixes)) => {
+                    let bytes = &buf[..piece.len];
+                    busy.computing(&*cx.clock, || prefixes.holds(piece.index, bytes))
+                }
+                (Content::Bytes(buf), None) => {
+                    busy.computing(&*cx.clock, || hasher.update(&buf[..piece.len]));
+                    true
+                }
+            };
+            if !holds && differs.is_none() {
+                differs = Some(at);
+            }
+            (next, at) = (next + 1, at + piece.len as u64);
             let mut left = piece.len as u64;
             for leaf in piece.leaves {
                 if !announced && expected.and_then(|e| e.entries().get(map.leaves())) != Some(&leaf)
@@ -214,5 +285,12 @@ fn in_order(
             }
         }
     }
-    (hasher.finish().proof, map.finish())
+    let sha256 = match (differs, prefixes) {
+        (Some(at), _) => Err(at),
+        (None, None) => Ok(hasher.finish().proof),
+        (None, Some(prefixes)) if next == prefixes.parts() => Ok(prefixes.digest()),
+        // What was not looked at holds nothing.
+        (None, Some(_)) => Err(at),
+    };
+    (sha256, map.finish())
 }

@@ -44,7 +44,12 @@ pub fn verify(
         }
         Expected::Map(map, digest, mapped) => {
             fits(device, map.len(), cx)?;
-            let wanted = Wanted { len: map.len(), map: Some(map), mapped: mapped.clone() };
+            let wanted = Wanted {
+                len: map.len(),
+                map: Some(map),
+                mapped: mapped.clone(),
+                ..Wanted::default()
+            };
             let seen = read_back(device, wanted, transfer, cx)?;
             with_digest(
                 *digest,
@@ -80,7 +85,7 @@ fn against_image(
     // A stick that was pulled out ends the check now, not after the rest of a large image.
     let given_up = AtomicBool::new(false);
     let whole = published.image.is_some();
-    let wanted = |len| Wanted { len, map: None, mapped: source.mapped() };
+    let wanted = |len| Wanted { len, mapped: source.mapped(), ..Wanted::default() };
     let ((map, digest), seen) = if let Some(len) = source.info().len {
         fits(device, len, cx)?;
         let (image, seen) = thread::scope(|scope| {
@@ -271,7 +276,7 @@ pub(super) fn with_digest(digest: Sha256, seen: &ReadBack, verdict: Verdict) -> 
 }
 
 fn against_digest(digest: Sha256, len: u64, seen: &ReadBack) -> Verdict {
-    if digest == seen.sha256 && seen.unreadable.is_empty() {
+    if seen.sha256 == Ok(digest) && seen.unreadable.is_empty() {
         if let Some(counted) = seen.counted {
             let reason = format!(
                 "the kernel read only {counted} of {len} bytes from the device, the rest came from a cache"
@@ -280,11 +285,15 @@ fn against_digest(digest: Sha256, len: u64, seen: &ReadBack) -> Verdict {
         }
         return Verdict::Matched { bytes: len };
     }
-    let mut findings = vec![format!(
-        "the first {len} bytes of the medium have SHA-256 {}, expected {digest}; a digest alone does \
-         not tell where they differ",
-        seen.sha256
-    )];
+    let mut findings = vec![match seen.sha256 {
+        Ok(has) => format!(
+            "the first {len} bytes of the medium have SHA-256 {has}, expected {digest}; a digest alone does \
+             not tell where they differ"
+        ),
+        Err(at) => format!(
+            "the first {len} bytes of the medium do not have SHA-256 {digest}: the part at offset {at} differs"
+        ),
+    }];
     findings.extend(
         seen.unreadable
             .iter()

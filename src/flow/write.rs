@@ -9,6 +9,7 @@ use super::produce::{Chunk, Production, produce};
 use super::{Busy, Context, Crew, Transfer, internal};
 use crate::device::{BlockDevice, full, pool::Pool};
 use crate::digest::chunks::{ChunkMap, level_for};
+use crate::digest::prefixes::{Prefixes, Recorder};
 use crate::digest::ranges::{ImageDigest, ImageHasher};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase};
@@ -20,6 +21,8 @@ use crate::source::{Source, bmap};
 pub(super) struct Written {
     pub(super) digest: ImageDigest,
     pub(super) map: ChunkMap,
+    /// For a read-back by several threads.
+    pub(super) prefixes: Option<Prefixes>,
     /// Held back, in ascending order.
     pub(super) held: Vec<Chunk>,
 }
@@ -55,7 +58,7 @@ pub(super) fn write(
         meter: &meter,
     };
     let writer = Writer { device, meter: &meter, io_size: &io_size, cx, busy: &writing };
-    let (map, digest, held) = while_ticking(&meter, || {
+    let (map, (digest, prefixes), held) = while_ticking(&meter, || {
         thread::scope(|scope| {
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
@@ -70,13 +73,18 @@ pub(super) fn write(
             }
             drop(hashed);
             let mut digests = ImageHasher::new(source.mapped(), whole);
+            let mut parts = Recorder::new(transfer.block as u64);
             let held = pass_on(&produced, &to_write, ends, crew, |bytes| {
+                if let Some(state) = digests.running() {
+                    parts.before(state);
+                }
                 hashing.computing(&*cx.clock, || digests.update(bytes));
                 digests.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
             });
+            let prefixes = digests.running().cloned().and_then(|end| parts.finish(end));
             let digest = digests.finish();
             drop(to_write);
-            (reader.join(), digest, held)
+            (reader.join(), (digest, prefixes), held)
         })
     });
     meter.finish();
@@ -89,7 +97,7 @@ pub(super) fn write(
     crew.result()?;
     let map =
         map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
-    Ok(Written { digest, map, held })
+    Ok(Written { digest, map, prefixes, held })
 }
 
 fn nanos(busy: &Busy) -> u64 {

@@ -1,5 +1,5 @@
 //! Runs as other tools read them: logs and JSON with the names and columns of bench-fio, so that
-//! fio-plot draws them, and hyperfine's JSON. Pure: names and texts come out.
+//! fio-plot draws them. Pure: names and texts come out.
 //!
 //! A log has a line for every second, those in which nothing completed included: fio-plot's own
 //! rescaling, which is wrong, is then never entered.
@@ -23,14 +23,27 @@ pub fn fio(run: &Run) -> Vec<(String, String)> {
     let ddir = u8::from(run.direction == Direction::Write);
     let mut log = String::new();
     let (mut end, mut offset) = (0, 0);
-    for row in &run.rows {
-        end += row.nanos;
-        let kib = u128::from(row.bytes) * 1_000_000_000 / 1024 / u128::from(row.nanos.max(1));
+    for (bytes, nanos) in seconds(run) {
+        end += nanos;
+        let kib = u128::from(bytes) * 1_000_000_000 / 1024 / u128::from(nanos.max(1));
         // A String takes every write.
         writeln!(log, "{}, {kib}, {ddir}, {}, {offset}", end / 1_000_000, run.block).ok();
-        offset += row.bytes;
+        offset += bytes;
     }
     vec![(format!("{stem}_bw.1.log"), log), (format!("{stem}.json"), document(run, mode, depth))]
+}
+
+/// Bytes and length of every second. Each line of a log counts as much as any other in fio-plot's
+/// mean, so an end shorter than half a second is part of the second before it.
+fn seconds(run: &Run) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = run.rows.iter().map(|row| (row.bytes, row.nanos)).collect();
+    if let [.., before, (bytes, nanos)] = &mut all[..]
+        && *nanos < 500_000_000
+    {
+        *before = (before.0 + *bytes, before.1 + *nanos);
+        all.pop();
+    }
+    all
 }
 
 fn document(run: &Run, mode: &str, depth: u32) -> String {
