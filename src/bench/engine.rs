@@ -78,6 +78,9 @@ pub(super) struct Outcome {
 
 /// Buffers in a ring beside those in flight: one that is filled or checked meanwhile.
 const SPARE: usize = 1;
+/// Up to this block size, data is made and compared in less time than a second system call for
+/// each I/O takes, and than the other processor needs to wake up for it.
+const SMALL: u64 = 64 << 10;
 
 impl Job<'_> {
     /// Does all I/Os. The first that fails ends the test.
@@ -195,7 +198,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// With one buffer more than I/Os in flight: it is filled, or compared, meanwhile.
+    /// With one buffer more than I/Os in flight: where blocks are large it is filled, or compared,
+    /// meanwhile.
     fn ring(&mut self, fd: BorrowedFd<'_>) -> std::result::Result<(), (io::Error, Span)> {
         let depth = size(u64::from(self.job.test.queue_depth.max(1)));
         let whole = |e| (e, Span::default());
@@ -203,25 +207,19 @@ impl<'a> Worker<'a> {
         let mut flights = vec![Flight::default(); depth + SPARE];
         let mut idle: Vec<usize> = (0..flights.len()).collect();
         let mut landed: Vec<usize> = Vec::with_capacity(depth + SPARE);
-        let mut ready = self.load(&mut ring, &mut idle);
+        let overlaps = self.job.data.is_some() && self.job.test.block > SMALL;
+        let mut ready = None;
         loop {
             while ring.in_flight() < depth {
-                let Some((slot, piece)) = ready.take() else { break };
+                let loaded = ready.take().or_else(|| self.load(&mut ring, &mut idle));
+                let Some((slot, piece)) = loaded else { break };
                 flights[slot] = Flight { piece, started: self.job.meter.now() };
                 self.start(&mut ring, slot, piece).map_err(|e| (e, piece))?;
-                ready =
-                    if ring.in_flight() < depth { self.load(&mut ring, &mut idle) } else { None };
             }
-            if self.job.data.is_some() {
+            if overlaps {
                 ring.submit().map_err(whole)?;
-            }
-            for slot in landed.drain(..) {
-                let piece = flights[slot].piece;
-                self.check(piece, ring.buf(slot).get(..size(piece.len)).unwrap_or_default());
-                idle.push(slot);
-            }
-            if ready.is_none() {
-                ready = self.load(&mut ring, &mut idle);
+                self.settle(&mut ring, &flights, (&mut landed, &mut idle));
+                ready = ready.or_else(|| self.load(&mut ring, &mut idle));
             }
             if ring.in_flight() == 0 {
                 if ready.is_none() {
@@ -231,6 +229,23 @@ impl<'a> Worker<'a> {
             }
             ring.wait().map_err(whole)?;
             self.take(&mut ring, &flights, &mut landed)?;
+            if !overlaps {
+                self.settle(&mut ring, &flights, (&mut landed, &mut idle));
+            }
+        }
+    }
+
+    /// Looks at what has come, and has its buffers free again.
+    fn settle(
+        &mut self,
+        ring: &mut Ring<'_>,
+        flights: &[Flight],
+        (landed, idle): (&mut Vec<usize>, &mut Vec<usize>),
+    ) {
+        for slot in landed.drain(..) {
+            let piece = flights[slot].piece;
+            self.check(piece, ring.buf(slot).get(..size(piece.len)).unwrap_or_default());
+            idle.push(slot);
         }
     }
 
