@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("device", &["error", "image", "sys", "text", "time", "units"]),
+    ("windows", &["digest", "error", "image", "source", "text"]),
     (
         "flow",
         &[

@@ -11,8 +11,8 @@
 //! ```
 
 mod boot;
-mod bytes;
-mod crc32;
+pub(crate) mod bytes;
+pub(crate) mod crc32;
 mod fs;
 mod kind;
 mod live;
@@ -43,8 +43,8 @@ pub use read::{Bytes, FileImage, Head, ReadAt};
 pub use signatures::{Signature, signatures};
 pub use table::{Health, Partition, PartitionType, Scheme, Table};
 
-use fs::iso::IsoVolume;
-use read::View;
+pub(crate) use fs::iso::{Folder as IsoFolder, IsoVolume};
+pub(crate) use read::View;
 
 /// How much of the start is looked at for containers and text.
 const HEAD: usize = 64 << 10;

@@ -150,6 +150,13 @@ impl IsoVolume {
         Ok(files)
     }
 
+    /// The root folders of all trees, Joliet's first.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = Folder> {
+        let joliet = self.roots.iter().filter(|root| root.joliet);
+        let roots = joliet.chain(self.roots.iter().filter(|root| !root.joliet));
+        roots.map(|root| Folder { root: *root, start: self.start })
+    }
+
     fn find(&self, view: &View<'_>, directory: Root, name: &str) -> io::Result<Option<Root>> {
         let at = self.start.saturating_add(directory.at.saturating_mul(SECTOR));
         let len = usize::try_from(directory.len.min(DIRECTORY_LIMIT)).unwrap_or(0);
@@ -159,6 +166,93 @@ impl IsoVolume {
         });
         Ok(found.and_then(|record| extent(record, directory.joliet)))
     }
+}
+
+/// A folder, for those who walk a tree themselves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Folder {
+    root: Root,
+    start: u64,
+}
+
+/// What a folder lists.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    /// Not escaped.
+    pub(crate) name: String,
+    /// Set when it is a folder.
+    pub(crate) folder: Option<Folder>,
+    /// Its bytes in the image.
+    pub(crate) extent: Range<u64>,
+    /// Whether the next record has more bytes of the same file (9.1.6, bit 7).
+    pub(crate) more: bool,
+    /// Seconds since 1970, UTC.
+    pub(crate) mtime: i64,
+}
+
+impl Folder {
+    /// The byte where it is.
+    pub(crate) fn at(&self) -> u64 {
+        self.start.saturating_add(self.root.at.saturating_mul(SECTOR))
+    }
+
+    /// Everything in it, up to 16 MiB of records; itself and its parent are left out.
+    pub(crate) fn list(&self, view: &View<'_>) -> io::Result<Vec<Listed>> {
+        let len = usize::try_from(self.root.len.min(16 << 20)).unwrap_or(0);
+        let bytes = view.some(self.at(), len)?;
+        let listed = records(&bytes).filter(|record| {
+            // Associated files (bit 2) are not for us.
+            let own = record.get(32) == Some(&1) && matches!(record.get(33), Some(0 | 1));
+            !own && u8_at(record, 25).is_some_and(|flags| flags & 4 == 0)
+        });
+        Ok(listed.filter_map(|record| self.listed(record)).collect())
+    }
+
+    fn listed(&self, record: &[u8]) -> Option<Listed> {
+        let root = extent(record, self.root.joliet)?;
+        let folder = Self { root, start: self.start };
+        let flags = u8_at(record, 25)?;
+        let at = folder.at();
+        Some(Listed {
+            name: raw_name(record, self.root.joliet)?,
+            extent: at..at.saturating_add(u64::from(root.len)),
+            folder: (flags & 2 != 0).then_some(folder),
+            more: flags & 0x80 != 0,
+            mtime: record_time(record.get(18..25)?),
+        })
+    }
+}
+
+/// A name as it is, without version; code units that are no text become U+FFFD.
+fn raw_name(record: &[u8], joliet: bool) -> Option<String> {
+    let len = usize::from(u8_at(record, 32)?);
+    let raw = record.get(33..33 + len)?;
+    let text: String = if joliet {
+        let units = raw.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair));
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    } else {
+        raw.iter().map(|&b| char::from(b)).collect()
+    };
+    let text = text.split_once(';').map_or(text.as_str(), |(stem, _version)| stem);
+    // Without extension, ISO 9660 has a dot all the same.
+    Some(if joliet { text } else { text.trim_end_matches('.') }.to_owned())
+}
+
+/// Seven bytes (9.1.5): years since 1900, month, day, hour, minute, second, quarters of an hour
+/// from UTC.
+fn record_time(raw: &[u8]) -> i64 {
+    let &[year, month, day, hour, minute, second, zone] = raw else { return 0 };
+    let [month, day] = [i64::from(month), i64::from(day)];
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return 0;
+    }
+    // Days since 1970-01-01; years begin in March here, so that a leap day is the last.
+    let year = 1900 + i64::from(year) - i64::from(month <= 2);
+    let from_march = (month + 9) % 12;
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468;
+    let seconds = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
+    days * 86_400 + seconds - i64::from(zone.cast_signed()) * 900
 }
 
 fn primary(raw: &[u8], start: u64) -> Option<IsoVolume> {
@@ -297,6 +391,19 @@ mod tests {
             (some("ONLY"), None, some("ONLY")),
         ] {
             assert_eq!(better_label(primary, joliet), want);
+        }
+    }
+
+    #[test]
+    fn times_of_records_have_a_zone() {
+        for (raw, want) in [
+            ([70, 1, 1, 0, 0, 0, 0], 0),
+            ([120, 9, 13, 12, 26, 40, 0], 1_600_000_000),
+            ([120, 9, 13, 14, 26, 40, 8], 1_600_000_000),
+            ([124, 2, 29, 23, 59, 59, 0], 1_709_251_199),
+            ([124, 13, 1, 0, 0, 0, 0], 0),
+        ] {
+            assert_eq!(record_time(&raw), want);
         }
     }
 

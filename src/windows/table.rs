@@ -1,0 +1,243 @@
+//! The partition table of a stick with one partition, as bytes: GPT, or MBR.
+//!
+//! Owns: both headers and arrays of a GPT with its protective MBR, and an MBR whose code tells a
+//! computer that boots the old way what is wrong. Must not know what is in the partition.
+//! The partition is *basic data*: Windows gives an EFI system partition no letter, and Setup would
+//! not find its own files. Firmware boots it all the same.
+
+use crate::image::crc32::crc32;
+
+const MIB: u64 = 1 << 20;
+/// Where the partition begins.
+pub const START: u64 = MIB;
+/// Entries of a GPT, and the bytes they take.
+const ENTRIES: u64 = 128;
+const ARRAY: u64 = ENTRIES * 128;
+
+/// EBD0A0A2-B9E5-4433-87C0-68B6B72699C7 as it is stored.
+const BASIC_DATA: [u8; 16] = [
+    0xA2, 0xA0, 0xD0, 0xEB, 0xE5, 0xB9, 0x33, 0x44, 0x87, 0xC0, 0x68, 0xB6, 0xB7, 0x26, 0x99, 0xC7,
+];
+const NAME: &str = "Windows install";
+
+/// Prints the text behind it through int 10h, then waits for ever. It runs at 0000:7C00.
+const STUB: [u8; 25] = [
+    0xFA, // cli
+    0x31, 0xC0, // xor ax, ax
+    0x8E, 0xD8, // mov ds, ax
+    0xFC, // cld
+    0xBE, 0x19, 0x7C, // mov si, 7C19h: the text
+    0xAC, // lodsb
+    0x84, 0xC0, // test al, al
+    0x74, 0x08, // jz: to the hlt
+    0xB4, 0x0E, // mov ah, 0Eh
+    0x31, 0xDB, // xor bx, bx
+    0xCD, 0x10, // int 10h
+    0xEB, 0xF3, // jmp: to the lodsb
+    0xF4, // hlt
+    0xEB, 0xFD, // jmp: to the hlt
+];
+const MESSAGE: &str = "\r\nThis stick installs Windows on computers with UEFI.\r\n\
+     Switch legacy BIOS boot (CSM) off, or choose the stick's UEFI entry.\r\n";
+
+/// Which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// GUID partition table.
+    Gpt,
+    /// Master boot record; up to 2^32 sectors.
+    Mbr,
+}
+
+/// A table's bytes, by where they go, and the partition that is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// In ascending order.
+    pub structures: Vec<(u64, Vec<u8>)>,
+    /// First byte of the partition.
+    pub start: u64,
+    /// Its length, whole sectors.
+    pub len: u64,
+}
+
+/// What tables are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Bytes.
+    pub size: u64,
+    /// Logical sector: 512 or 4096.
+    pub sector: u32,
+}
+
+/// Plans a table; `None` where the device is too small or its sectors are no usual ones. `seed`
+/// makes identifiers.
+pub fn plan(kind: Kind, device: Device, seed: [u8; 16]) -> Option<Layout> {
+    let sector = u64::from(device.sector);
+    if !matches!(sector, 512 | 4096) {
+        return None;
+    }
+    let sectors = device.size / sector;
+    // A sector less than UINT32_MAX at the end: nothing is addressed that an MBR cannot.
+    let end = match kind {
+        Kind::Gpt => sectors.checked_sub(1 + ARRAY / sector)? * sector / MIB * MIB,
+        Kind::Mbr => sectors.min(u64::from(u32::MAX)) * sector / MIB * MIB,
+    };
+    let len = end.checked_sub(START).filter(|len| *len > 0)?;
+    let structures = match kind {
+        Kind::Mbr => {
+            let signature = [seed[0], seed[1], seed[2], seed[3] | 1];
+            vec![(0, mbr(0x0C, (START / sector, len / sector), sector, Some(signature)))]
+        }
+        Kind::Gpt => gpt(sectors, sector, (START / sector, (end / sector) - 1), seed),
+    };
+    Some(Layout { structures, start: START, len })
+}
+
+/// A sector with an MBR of one partition; `signature`: with code, and marked active.
+fn mbr(kind: u8, (first, count): (u64, u64), sector: u64, signature: Option<[u8; 4]>) -> Vec<u8> {
+    let mut out = vec![0; usize::try_from(sector).unwrap_or(512)];
+    if let Some(signature) = signature {
+        out[..STUB.len()].copy_from_slice(&STUB);
+        out[STUB.len()..STUB.len() + MESSAGE.len()].copy_from_slice(MESSAGE.as_bytes());
+        out[440..444].copy_from_slice(&signature);
+        out[446] = 0x80;
+        // Cylinders cannot address this; the usual stand-in.
+        out[447..450].copy_from_slice(&[0xFE, 0xFF, 0xFF]);
+    } else {
+        out[447..450].copy_from_slice(&[0, 2, 0]);
+    }
+    out[450] = kind;
+    out[451..454].copy_from_slice(if signature.is_some() {
+        &[0xFE, 0xFF, 0xFF]
+    } else {
+        &[0xFF; 3]
+    });
+    let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
+    out[454..458].copy_from_slice(&number(first));
+    out[458..462].copy_from_slice(&number(count));
+    out[510..512].copy_from_slice(&[0x55, 0xAA]);
+    out
+}
+
+/// An identifier of version 4 out of a seed; `salt` tells several apart.
+fn guid(seed: [u8; 16], salt: u8) -> [u8; 16] {
+    let mut out = seed;
+    out[15] ^= salt;
+    // Stored little endian: the version is in the high half of byte 7.
+    out[7] = (out[7] & 0x0F) | 0x40;
+    out[8] = (out[8] & 0x3F) | 0x80;
+    out
+}
+
+fn gpt(
+    sectors: u64,
+    sector: u64,
+    (first, last): (u64, u64),
+    seed: [u8; 16],
+) -> Vec<(u64, Vec<u8>)> {
+    let array_len = usize::try_from(ARRAY).unwrap_or(0);
+    let mut array = vec![0; array_len];
+    array[..16].copy_from_slice(&BASIC_DATA);
+    array[16..32].copy_from_slice(&guid(seed, 1));
+    array[32..40].copy_from_slice(&first.to_le_bytes());
+    array[40..48].copy_from_slice(&last.to_le_bytes());
+    for (place, unit) in array[56..128].as_chunks_mut::<2>().0.iter_mut().zip(NAME.encode_utf16()) {
+        *place = unit.to_le_bytes();
+    }
+    let in_array = ARRAY / sector;
+    let header = |own: u64, other: u64, array_at: u64| {
+        let mut out = vec![0; usize::try_from(sector).unwrap_or(512)];
+        out[..8].copy_from_slice(b"EFI PART");
+        out[8..12].copy_from_slice(&[0, 0, 1, 0]);
+        out[12..16].copy_from_slice(&92_u32.to_le_bytes());
+        let usable = (2 + in_array, sectors - 2 - in_array);
+        for (at, value) in [(24, own), (32, other), (40, usable.0), (48, usable.1), (72, array_at)]
+        {
+            out[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        out[56..72].copy_from_slice(&guid(seed, 0));
+        out[80..84].copy_from_slice(&128_u32.to_le_bytes());
+        out[84..88].copy_from_slice(&128_u32.to_le_bytes());
+        out[88..92].copy_from_slice(&crc32(&array).to_le_bytes());
+        let crc = crc32(&out[..92]);
+        out[16..20].copy_from_slice(&crc.to_le_bytes());
+        out
+    };
+    let end = sectors - 1;
+    let mut head = mbr(0xEE, (1, end), sector, None);
+    head.extend(header(1, end, 2));
+    head.extend(&array);
+    let mut tail = array.clone();
+    tail.extend(header(end, 1, end - in_array));
+    vec![(0, head), ((end - in_array) * sector, tail)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Bytes, Health, PartitionType, Scheme, inspect};
+
+    fn image(kind: Kind, device: Device) -> (Layout, Vec<u8>) {
+        let layout = plan(kind, device, [0xA5; 16]).unwrap();
+        let mut image = vec![0; usize::try_from(device.size).unwrap()];
+        for (at, bytes) in &layout.structures {
+            let at = usize::try_from(*at).unwrap();
+            image[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        (layout, image)
+    }
+
+    #[test]
+    fn our_own_reader_takes_them() {
+        for sector in [512, 4096] {
+            for kind in [Kind::Gpt, Kind::Mbr] {
+                let device = Device { size: 8 << 20, sector };
+                let (layout, image) = image(kind, device);
+                let info = inspect(&Bytes(&image), "stick").unwrap();
+                let Some(table) = info.table else { panic!("{kind:?} {sector}: no table") };
+                let [partition] = table.partitions.as_slice() else { panic!("{table:?}") };
+                match kind {
+                    Kind::Gpt => {
+                        assert_eq!((table.scheme, table.health), (Scheme::Gpt, Health::Sound));
+                        assert_eq!(table.sector_size, sector);
+                        assert_eq!(partition.kind, PartitionType::Gpt(BASIC_DATA));
+                        assert_eq!(partition.name.as_deref(), Some(NAME));
+                    }
+                    Kind::Mbr => {
+                        assert_eq!(partition.kind, PartitionType::Mbr(0x0C));
+                        assert!(partition.active);
+                    }
+                }
+                if kind == Kind::Gpt || sector == 512 {
+                    let range = layout.start..layout.start + layout.len;
+                    assert_eq!(partition.range(), range, "{kind:?} {sector}");
+                }
+                let want = if kind == Kind::Gpt { 6 << 20 } else { 7 << 20 };
+                assert_eq!((layout.start, layout.len), (MIB, want));
+            }
+        }
+    }
+
+    #[test]
+    fn the_stub_jumps_where_it_should() {
+        let (_, image) = image(Kind::Mbr, Device { size: 8 << 20, sector: 512 });
+        assert_eq!(usize::from(STUB[7]), STUB.len(), "the text's address");
+        // jz over ah, bx, int and jmp; back to lodsb; hlt for ever.
+        assert_eq!((12 + 2 + usize::from(STUB[13]), 22 - usize::from(256 - 0xF3_u16)), (22, 9));
+        assert_eq!((STUB[22], STUB[9]), (0xF4, 0xAC));
+        let end = STUB.len() + MESSAGE.len();
+        assert_eq!(image[end], 0);
+        assert!(end < 440 && MESSAGE.is_ascii());
+    }
+
+    #[test]
+    fn what_is_too_small_has_no_table() {
+        for (size, sector) in [(0, 512), (1 << 20, 512), (2 << 20, 4096), (1 << 30, 520)] {
+            assert_eq!(plan(Kind::Gpt, Device { size, sector }, [0; 16]), None, "{size}");
+        }
+        assert!(plan(Kind::Mbr, Device { size: 2 << 20, sector: 512 }, [0; 16]).is_some());
+        let large = plan(Kind::Mbr, Device { size: 4 << 40, sector: 512 }, [0; 16]).unwrap();
+        assert!(large.start + large.len <= (1 << 32) * 512);
+        assert!(plan(Kind::Gpt, Device { size: u64::MAX, sector: 512 }, [0; 16]).is_some());
+    }
+}
