@@ -385,4 +385,4 @@ pub fn host_file(path: PathBuf, at: String, mtime: i64) -> Result<Added> {
 
 #[cfg(test)]
 #[path = "compose_tests.rs"]
-mod tests;
+pub(super) mod tests;

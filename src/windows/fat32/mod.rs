@@ -231,6 +231,9 @@ impl Folder<'_> {
 /// Plans a volume with these files. Their parents must be among them.
 pub fn plan(entries: &[Entry], volume: Volume) -> Result<Layout, Refusal> {
     let mut problems = problems(entries);
+    if !problems.is_empty() {
+        return Err(Refusal::Problems(problems));
+    }
     let geometry = Geometry::new(volume).ok_or(Refusal::Geometry)?;
     let (mut folders, index) = folders(entries);
     for folder in folders.iter().filter(|folder| folder.entries() > ENTRIES) {
