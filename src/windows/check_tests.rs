@@ -14,7 +14,7 @@ fn made(sector: u32) -> (Plan, ComposedSource, Vec<u8>) {
     let plan = plan(&*disc, &[], &options(mib, sector, TableKind::Gpt)).unwrap();
     let source = ComposedSource::new(&plan, disc, "stick").unwrap();
     let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut source.open().unwrap(), &mut bytes).unwrap();
+    io::Read::read_to_end(&mut source.open().unwrap(), &mut bytes).unwrap();
     (plan, source, bytes)
 }
 

@@ -206,7 +206,8 @@ fn blobs(table: &[u8], size: u64) -> Result<Vec<Blob>, Refusal> {
         if resource.is(FREE) {
             continue;
         }
-        if resource.within(size).is_none() {
+        // Offsets of solid ones are within what they are compressed with.
+        if !resource.is(SOLID) && resource.within(size).is_none() {
             return Err(damaged("a resource lies behind its end"));
         }
         let mut rest = [0; 24];
