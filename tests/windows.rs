@@ -247,7 +247,7 @@ fn one_added_answer_file_is_well_formed_and_the_rest_is_the_disc() {
     }
     let wanted = unattend::Options {
         bypass_checks: true,
-        account: Some("Zoë O'Neil".to_owned()),
+        account: Some("Zo\u{eb} O'Neil".to_owned()),
         no_online_account: true,
         no_data_collection: true,
         locale: Some("de_AT.UTF-8".to_owned()),

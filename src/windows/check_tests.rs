@@ -1,3 +1,5 @@
+//! Sticks that were changed after they were written.
+
 use std::sync::Arc;
 
 use super::*;

@@ -41,6 +41,7 @@ impl Arch {
 }
 
 /// What Setup is to be told; nothing by default.
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line, one each")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Do not ask for a TPM, Secure Boot and 4 GiB of memory.

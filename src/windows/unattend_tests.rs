@@ -1,3 +1,5 @@
+//! Answer files, read back.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -5,7 +7,7 @@ use super::*;
 fn all() -> Options {
     Options {
         bypass_checks: true,
-        account: Some("O'Neil Zoë".to_owned()),
+        account: Some("O'Neil Zo\u{eb}".to_owned()),
         no_online_account: true,
         no_data_collection: true,
         locale: Some("de_AT.UTF-8".to_owned()),
@@ -41,8 +43,8 @@ fn every_option_is_in_the_file() {
         "PreventDeviceEncryption=true",
         "ProtectYourPC=3",
         "TimeZone=W. Europe Standard Time",
-        "Name=O'Neil Zoë",
-        "CommandLine=net user \"O'Neil Zoë\" /logonpasswordchg:yes",
+        "Name=O'Neil Zo\u{eb}",
+        "CommandLine=net user \"O'Neil Zo\u{eb}\" /logonpasswordchg:yes",
     ] {
         assert!(leaves.iter().any(|leaf| leaf == want), "{want}: {leaves:#?}");
     }
@@ -107,7 +109,7 @@ fn accounts_that_windows_would_refuse_are_refused() {
         assert_eq!(e.kind().exit_code(), 2, "{name}");
         assert!(!e.to_string().contains('\u{1b}'));
     }
-    for name in ["Anna", "Zoë K", "日本", "<x>"] {
+    for name in ["Anna", "Zo\u{eb} K", "\u{65e5}\u{672c}", "<x>"] {
         let options = Options { account: Some(name.to_owned()), ..Options::default() };
         assert_eq!(answers(&options, Arch::Amd64).is_ok(), name != "<x>", "{name}");
     }

@@ -199,13 +199,12 @@ impl Window {
             let index = usize::try_from(offset.checked_sub(window.at)?).ok()?;
             le32(&window.bytes, index)
         };
-        let entry = match within(self) {
-            Some(entry) => entry,
-            None => {
-                self.bytes = volume.view.some(offset, Self::LEN).ok()?;
-                self.at = offset;
-                within(self)?
-            }
+        let entry = if let Some(entry) = within(self) {
+            entry
+        } else {
+            self.bytes = volume.view.some(offset, Self::LEN).ok()?;
+            self.at = offset;
+            within(self)?
         };
         Some(entry & 0x0FFF_FFFF).filter(|next| *next < LAST)
     }

@@ -171,7 +171,7 @@ struct Geometry {
 impl Geometry {
     fn new(volume: Volume) -> Option<Self> {
         let sector = u64::from(volume.sector);
-        if !matches!(sector, 512 | 4096) || volume.start % MIB != 0 {
+        if !matches!(sector, 512 | 4096) || !volume.start.is_multiple_of(MIB) {
             return None;
         }
         let sectors = (volume.len / sector).min(u64::from(u32::MAX));
