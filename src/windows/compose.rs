@@ -265,6 +265,9 @@ fn unsplittable(path: &str, why: impl fmt::Display) -> Error {
     )
 }
 
+/// Files of the host with their lengths.
+type Hosts = Vec<(PathBuf, u64)>;
+/// Length and pieces of a file.
 type Pieces = (u64, Vec<(u64, Content)>);
 
 /// The parts of a WIM on the disc.
@@ -297,7 +300,7 @@ fn with_added(
     items: Vec<Item>,
     added: &[Added],
     notes: &mut Vec<String>,
-) -> Result<(Vec<Item>, Vec<(PathBuf, u64)>)> {
+) -> Result<(Vec<Item>, Hosts)> {
     let mut hosts = Vec::new();
     let mut items: BTreeMap<String, Vec<Item>> =
         items.into_iter().fold(BTreeMap::new(), |mut all: BTreeMap<String, Vec<Item>>, item| {
@@ -385,4 +388,4 @@ pub fn host_file(path: PathBuf, at: String, mtime: i64) -> Result<Added> {
 
 #[cfg(test)]
 #[path = "compose_tests.rs"]
-mod tests;
+pub(super) mod tests;

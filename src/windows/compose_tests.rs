@@ -1,3 +1,5 @@
+//! Images of sticks from discs in memory.
+
 use std::io::{self, Read, Write};
 
 use super::*;
@@ -65,7 +67,7 @@ pub(crate) fn small() -> FakeDisc {
         .with("bootmgr", Some(data(400_000)))
         .with("sources", None)
         .with("sources/boot.wim", Some(data(1_000_001)))
-        .with("sources/Größe 日本.txt", Some(b"unicode".to_vec()))
+        .with("sources/Gr\u{f6}\u{df}e \u{65e5}\u{672c}.txt", Some(b"unicode".to_vec()))
         .with("sources/empty", Some(Vec::new()))
 }
 

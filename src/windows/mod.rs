@@ -9,9 +9,11 @@
 //! unattend (answers)   -/
 //! ```
 
+pub mod check;
 pub mod compose;
 pub mod composed;
 pub mod fat32;
 pub mod table;
 pub mod tree;
+pub mod unattend;
 pub mod wim;

@@ -129,13 +129,12 @@ impl Disc for IsoDisc {
                 continue;
             };
             let len = usize::try_from(run.len - within).unwrap_or(buf.len()).min(buf.len());
-            return match run.at {
-                Some(at) => self.iso.read_at(at.saturating_add(within), &mut buf[..len]),
-                None => {
-                    buf[..len].fill(0);
-                    Ok(len)
-                }
-            };
+            let buf = &mut buf[..len];
+            if let Some(at) = run.at {
+                return self.iso.read_at(at.saturating_add(within), buf);
+            }
+            buf.fill(0);
+            return Ok(len);
         }
         Ok(0)
     }

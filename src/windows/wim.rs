@@ -80,7 +80,7 @@ impl fmt::Display for Refusal {
             Self::Oversized { bytes, limit } => {
                 write!(f, "{bytes} bytes of it cannot be cut; a part may have {limit}")
             }
-            Self::TooManyParts => f.write_str("it would need more than 65535 parts"),
+            Self::TooManyParts => f.write_str("it would need more than 65534 parts"),
             Self::Damaged(what) => write!(f, "it is damaged: {what}"),
         }
     }
@@ -206,7 +206,8 @@ fn blobs(table: &[u8], size: u64) -> Result<Vec<Blob>, Refusal> {
         if resource.is(FREE) {
             continue;
         }
-        if resource.within(size).is_none() {
+        // Offsets of solid ones are within what they are compressed with.
+        if !resource.is(SOLID) && resource.within(size).is_none() {
             return Err(damaged("a resource lies behind its end"));
         }
         let mut rest = [0; 24];
@@ -350,7 +351,8 @@ impl Wim {
     /// Cuts it into parts of up to `limit` bytes, which share the identifier `guid`.
     pub fn split(&self, limit: u64, guid: [u8; 16]) -> Result<Vec<Part>, Refusal> {
         let groups = self.groups(limit)?;
-        let total = u16::try_from(groups.len()).map_err(|_| Refusal::TooManyParts)?;
+        let total = u16::try_from(groups.len()).ok().filter(|total| *total < u16::MAX);
+        let total = total.ok_or(Refusal::TooManyParts)?;
         let numbered = groups.iter().zip(1_u16..);
         Ok(numbered.map(|(group, number)| self.part(group, (number, total), guid)).collect())
     }

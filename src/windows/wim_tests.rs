@@ -1,3 +1,5 @@
+//! Made WIMs, cut and doubted.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -171,7 +171,7 @@ struct Geometry {
 impl Geometry {
     fn new(volume: Volume) -> Option<Self> {
         let sector = u64::from(volume.sector);
-        if !matches!(sector, 512 | 4096) || volume.start % MIB != 0 {
+        if !matches!(sector, 512 | 4096) || !volume.start.is_multiple_of(MIB) {
             return None;
         }
         let sectors = (volume.len / sector).min(u64::from(u32::MAX));
@@ -231,6 +231,9 @@ impl Folder<'_> {
 /// Plans a volume with these files. Their parents must be among them.
 pub fn plan(entries: &[Entry], volume: Volume) -> Result<Layout, Refusal> {
     let mut problems = problems(entries);
+    if !problems.is_empty() {
+        return Err(Refusal::Problems(problems));
+    }
     let geometry = Geometry::new(volume).ok_or(Refusal::Geometry)?;
     let (mut folders, index) = folders(entries);
     for folder in folders.iter().filter(|folder| folder.entries() > ENTRIES) {

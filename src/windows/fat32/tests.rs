@@ -1,3 +1,5 @@
+//! Geometry, allocation and times of FAT32.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -113,7 +115,7 @@ fn files_are_contiguous_and_counted() {
 proptest! {
     #[test]
     fn nothing_makes_it_panic(
-        paths in proptest::collection::vec("[a-cA-C./ ~é]{0,12}", 0..30),
+        paths in proptest::collection::vec("[a-cA-C./ ~\u{e9}]{0,12}", 0..30),
         lens in proptest::collection::vec(proptest::option::of(any::<u64>()), 30),
         len in any::<u64>(),
     ) {
