@@ -41,6 +41,8 @@ pub enum Phase {
     Verify,
     /// Samples are read to see what a discarded device returns.
     Sample,
+    /// Files are looked for by the directories on the medium.
+    Files,
     /// A benchmark writes.
     TestWrite,
     /// A benchmark reads.
@@ -63,6 +65,7 @@ impl Phase {
             Self::Release => "release",
             Self::Verify => "verify",
             Self::Sample => "sample",
+            Self::Files => "files",
             Self::TestWrite => "test-write",
             Self::TestRead => "test-read",
             Self::Rest => "rest",

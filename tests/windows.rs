@@ -2,7 +2,6 @@
 //! root: the stick is a sparse file.
 #![allow(clippy::unwrap_used, reason = "a test may die")]
 
-#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "common/lab.rs"]
 mod lab;
 
@@ -13,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use lab::{MIB, find, sh, skip, target_folder};
-use mediawriter::image::{FileImage, ReadAt};
+use mediawriter::image::FileImage;
 use mediawriter::source::Source;
 use mediawriter::windows::check;
 use mediawriter::windows::compose::{Added, Body, Options, Origin, Plan, plan};

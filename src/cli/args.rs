@@ -159,6 +159,8 @@ pub(crate) struct Flash {
     pub(crate) network: Network,
     #[command(flatten)]
     pub(crate) keep: Keep,
+    #[command(flatten)]
+    pub(crate) windows: super::windows_args::WindowsMedia,
     /// Give blocks back before the write
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) discard: DiscardWhen,

@@ -1,7 +1,7 @@
 //! `flash`: look at the source, look at the target, ask, write, prove.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
@@ -14,6 +14,7 @@ use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resol
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
+use super::windows::{self, Media};
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
@@ -22,7 +23,7 @@ use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::device::probe::System;
 use crate::device::target::{Kind, check_path};
-use crate::digest::ranges::Mapped;
+use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
@@ -35,6 +36,7 @@ use crate::text::printable_path;
 use crate::ui;
 use crate::ui::devices::{Verdict as DeviceVerdict, detail, link_warning};
 use crate::units::Bytes;
+use crate::windows::table::Device;
 
 /// Everything is decided; only the person has not answered yet.
 struct Job {
@@ -43,6 +45,8 @@ struct Job {
     info: ImageInfo,
     target: Target,
     warnings: Vec<String>,
+    /// The files that the image is composed of, where SOURCE is a Windows ISO.
+    windows: Option<Media>,
 }
 
 pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
@@ -75,6 +79,7 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
     };
     let image = Image::open(&wanted, cancel)?;
     let info = image.inspect()?;
+    let (image, info, windows) = composed(&args, (image, info), &word, cancel)?;
     let mut warnings = judge_image(&info, &image)?;
     let wish = wish(&args, &image);
     let target = match args.create {
@@ -90,7 +95,37 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
         warnings.push(conflict.text);
     }
     warnings.extend(link_warning(&target.facts()));
-    Ok(Job { args, image, info, target, warnings })
+    Ok(Job { args, image, info, target, warnings, windows })
+}
+
+/// Of a Windows ISO, the image that its files make on this target; any other source as it is.
+fn composed(
+    args: &Flash,
+    (image, info): (Image, ImageInfo),
+    word: &OsStr,
+    cancel: &CancelToken,
+) -> Result<(Image, ImageInfo, Option<Media>)> {
+    if info.advice() != Advice::Compose {
+        if windows::is_wanted(&args.windows) {
+            return Err(usage(format!(
+                "--table, --label, --split-size, --add, --drivers and --unattend are for Windows ISOs; {} is {}",
+                image.source().info().name,
+                info.kind
+            )));
+        }
+        return Ok((image, info, None));
+    }
+    let device = if let Some(size) = args.create {
+        Device { size: size.0, sector: 512 }
+    } else {
+        let wish = Wish { image_size: None, ..wish(args, &image) };
+        let target = resolve(word, &wish)?;
+        Device { size: target.facts().size, sector: target.sector() }
+    };
+    let label = info.label.clone();
+    let (image, media) = windows::compose(image, &args.windows, device, label.as_deref(), cancel)?;
+    let info = image.inspect()?;
+    Ok((image, info, Some(media)))
 }
 
 fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
@@ -121,10 +156,9 @@ fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
         Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
             .hint(unpacking(info, name))),
         Advice::Compose => Err(Error::refused(format!(
-            "{name} is a Windows install ISO: copied raw it does not boot from a stick, and this version \
-             does not build Windows media"
+            "{name} is a Windows install ISO within another image: copied raw it does not boot from a stick"
         ))
-        .hint("Microsoft's media creation tool or Rufus can make that stick")),
+        .hint("flash the ISO itself")),
         Advice::Write | Advice::Confirm => {
             let no = |verdict: &BootVerdict| matches!(verdict, BootVerdict::No(_));
             if no(&info.boot.bios) && no(&info.boot.uefi) && !info.boot.raspberry_pi {
@@ -200,6 +234,10 @@ impl Job {
         writeln!(text, "Source   {}\n         {}{label}, {size}", source.name, self.info.kind).ok();
         let boot = &self.info.boot;
         writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
+        let media = self.windows.iter().flat_map(|media| &media.words);
+        for (line, label) in media.zip(std::iter::once("Windows").chain(std::iter::repeat(""))) {
+            writeln!(text, "{label:<9}{line}").ok();
+        }
         match &self.target {
             Target::Block(_) => {
                 let mut facts = facts.clone();
@@ -309,6 +347,12 @@ impl Job {
         };
         let done = flash(self.image.source(), device, &plan, &find, &session.cx);
         see_partitions(device, &session);
+        let done = done.and_then(|flashed| match &self.windows {
+            Some(media) if flashed.media.is_match() => {
+                windows::find_files(media, device, &session.cx).map(|()| flashed)
+            }
+            _ => Ok(flashed),
+        });
         let done = done.and_then(|flashed| self.finish(flashed, device, &session));
         let done = self.keep(done, &session);
         Ok(session.end(&done))
@@ -362,6 +406,9 @@ impl Job {
                 ),
             );
         }
+        for word in self.windows.iter().flat_map(|media| &media.words) {
+            session.cx.events.note("windows", word.clone());
+        }
         for note in self.image.notes() {
             session.cx.events.note("origin", note.clone());
         }
@@ -378,6 +425,8 @@ impl Job {
         session: &Session,
     ) -> Result<String> {
         let Flashed { bytes, digest: _, map, media } = flashed;
+        let mapped = self.image.source().mapped();
+        let bytes = mapped.map_or(bytes, |ranges| ranges::mapped(&ranges));
         session.edit(|record| record.chunk_map = Some(map));
         if self.args.eject {
             eject(device, &self.target.facts(), session);

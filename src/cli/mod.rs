@@ -31,6 +31,8 @@ mod session;
 mod source;
 mod trim;
 mod verify;
+mod windows;
+mod windows_args;
 
 use args::{Cli, Command};
 

@@ -121,7 +121,7 @@ pub(super) fn conclude(
 pub(super) fn said(origin: &Origin) -> Published {
     let (file, image) = (origin.sha256, origin.image_sha256);
     let voucher = (file.is_some() || image.is_some()).then_some(Voucher::You);
-    Published { file, image, voucher }
+    Published { file, image, voucher, proven: None }
 }
 
 /// The digest of a list, unless the person gave another one by the same algorithm.

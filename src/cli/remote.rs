@@ -111,6 +111,7 @@ impl Remote {
             file: Some(image.digest),
             image: given.image,
             voucher: Some(image.voucher),
+            proven: None,
         };
         let known = Known { published, notes: Vec::new() };
         Ok(Self { urls: with_mirrors(urls, wanted.network)?, known, beside: false })

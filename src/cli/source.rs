@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::Receiver;
@@ -20,7 +21,7 @@ use crate::device::mask::Mask;
 use crate::device::policy::SourceAt;
 use crate::device::probe::System;
 use crate::digest::Digest;
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Context as _, Error, Kind, Result};
 use crate::flow::Context;
 use crate::flow::download::say;
 use crate::image::{self, ImageInfo};
@@ -33,10 +34,11 @@ use crate::source::packed::{Options, Packed};
 use crate::source::pipe::PipeSource;
 use crate::source::{Published, Source};
 use crate::text::printable_path;
+use crate::windows::composed::ComposedSource;
 
 /// A source that was opened, and what it should be.
 pub(super) struct Image {
-    source: Box<dyn Source>,
+    source: Arc<dyn Source>,
     /// Where it lies, when that is a file of this machine.
     at: Option<SourceAt>,
     /// `file`, `stdin`, ...: for the record.
@@ -92,6 +94,7 @@ impl Image {
         let Known { published, notes } = known;
         let (source, packed) = unpack(source, &published, origin)?;
         let mask = None;
+        let source = Arc::from(source);
         Ok(Self { source, at, kind, published, notes, packed, remarks: None, kept: None, mask })
     }
 
@@ -136,13 +139,13 @@ impl Image {
         let whole = self.published.file.is_some() || self.published.image.is_some();
         // A tap, so that the digest of a file that is no other thing than its image is known.
         let tapped = whole && self.source.progress().is_none();
-        let inner: Box<dyn Source> = if tapped {
+        let inner: Arc<dyn Source> = if tapped {
             let sha512 = matches!(self.published.file, Some(Digest::Sha512(_)));
-            Box::new(Packed::plain(self.source, sha512))
+            Arc::new(Packed::plain(self.source, sha512))
         } else {
             self.source
         };
-        let source = Box::new(MappedSource::new(inner, bmap, whole)?);
+        let source = Arc::new(MappedSource::new(inner, bmap, whole)?);
         let mut notes = self.notes;
         notes.extend(more);
         let mut published = self.published;
@@ -150,6 +153,29 @@ impl Image {
             published.voucher = Some(voucher);
         }
         Ok(Self { source, notes, published, mask: Some(mask), ..self })
+    }
+
+    /// The image that was composed of this one, whose file is `proven` when it was compared.
+    pub(super) fn composed(
+        self,
+        composed: ComposedSource,
+        proven: Option<u64>,
+        more: Vec<String>,
+    ) -> Result<Self> {
+        let ranges = composed.mapped().unwrap_or_default();
+        let mask = Mask::new(ranges.iter().map(|range| range.bytes.clone()))
+            .map_err(|why| Error::new(Kind::Internal, format!("the composed image: {why}")))?;
+        let voucher = self.published.voucher.clone().filter(|_| proven.is_some());
+        let published = Published { voucher, proven, ..Published::default() };
+        let mut notes = self.notes;
+        notes.extend(more);
+        let source = Arc::new(composed);
+        Ok(Self { source, kind: "windows", published, mask: Some(mask), notes, ..self })
+    }
+
+    /// The source, for whoever keeps it.
+    pub(super) fn shared(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.source)
     }
 
     /// What of it is written, where a block map says so.

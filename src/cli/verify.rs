@@ -11,6 +11,7 @@ use super::open::{Opened, Target, Wish, inspect_medium, locate, resolve, transfe
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
+use super::windows;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::facts::User;
@@ -23,7 +24,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::mismatch;
 use crate::flow::verify::{Expected, verify};
-use crate::image::ImageInfo;
+use crate::image::{Advice, ImageInfo};
 use crate::report::RunRecord;
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
@@ -147,9 +148,16 @@ fn work(
     let mask = mask(truth)?;
     let masked = mask.as_ref().map(|mask| Masked::new(device, mask));
     let compared: &dyn BlockDevice = masked.as_ref().map_or(device, |masked| masked);
-    let done = expected(truth, args)
-        .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx))
-        .and_then(|verdict| judge(verdict, &session.cx.target));
+    let windows = match truth {
+        Truth::Image(image, info) if info.advice() == Advice::Compose => Some(image),
+        _ => None,
+    };
+    let done = match windows {
+        Some(image) => windows::verify(image, device, &session.cx),
+        None => expected(truth, args)
+            .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx)),
+    };
+    let done = done.and_then(|verdict| judge(verdict, &session.cx.target));
     Ok(session.end(&done))
 }
 

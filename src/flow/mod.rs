@@ -105,7 +105,7 @@ impl Context {
         if !device.present() {
             return Error::io(format!("{target} disappeared during {}", doing.name()), error).at(offset, len).hint(
                 match doing {
-                    Phase::Verify | Phase::Sample | Phase::TestRead => {
+                    Phase::Verify | Phase::Sample | Phase::Files | Phase::TestRead => {
                         "check plug, cable and power; what is on it was not proven: verify it, or write it again"
                     }
                     _ => {
@@ -126,9 +126,12 @@ impl Context {
             }
         };
         let verb = match doing {
-            Phase::Verify | Phase::Sample | Phase::TestRead | Phase::Download | Phase::Rest => {
-                "reading from"
-            }
+            Phase::Verify
+            | Phase::Sample
+            | Phase::Files
+            | Phase::TestRead
+            | Phase::Download
+            | Phase::Rest => "reading from",
             Phase::Flush => "flushing",
             Phase::Discard => "discarding on",
             Phase::ZeroOut

@@ -17,7 +17,7 @@ use crate::device::{BlockDevice, full};
 use crate::digest::Sha256;
 use crate::digest::chunks::{Builder, ChunkMap, LEAF, Tag, level_for, tag};
 use crate::digest::prefixes::Prefixes;
-use crate::digest::ranges::{ImageHasher, Mapped};
+use crate::digest::ranges::{self, ImageHasher, Mapped};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase, Span};
 use crate::meter::{IoSize, Meter, while_ticking};
@@ -43,6 +43,8 @@ pub struct ReadBack {
     pub sha256: std::result::Result<Sha256, u64>,
     /// Where which bytes are.
     pub map: ChunkMap,
+    /// Bytes that were compared: all, or those of the stretches.
+    pub compared: u64,
     /// Stretches that could not be read; they count as zeros in the map.
     pub unreadable: Vec<Span>,
     /// Set when the kernel counted fewer bytes read from the device than were checked: some came
@@ -118,6 +120,7 @@ pub fn read_back(
         busy: &busy,
         cx,
     };
+    let compared = wanted.mapped.as_ref().map_or(len, |ranges| ranges::mapped(ranges));
     let level = level_for(device.geometry().size);
     let before = device.kernel_counters();
     let (sha256, map) = while_ticking(&meter, || {
@@ -161,7 +164,7 @@ pub fn read_back(
         );
     }
     let counted = counted.filter(|counted| *counted < device.fetches(0, len));
-    Ok(ReadBack { sha256, map, unreadable: salvage.finish(len), counted })
+    Ok(ReadBack { sha256, map, compared, unreadable: salvage.finish(len), counted })
 }
 
 /// Threads that hash: one a processor, but no more than keep up with any device there is. With a

@@ -213,7 +213,8 @@ pub(super) fn check_source(
     }
     // Each of them was compared when it had been read.
     let ranges = source.mapped().filter(|ranges| !checked && ranges::proves(ranges));
-    if let Some(bytes) = ranges.map(|ranges| ranges::mapped(&ranges)) {
+    let before = ranges.map(|ranges| ranges::mapped(&ranges)).or(published.proven);
+    if let Some(bytes) = before {
         cx.events.emit(Event::SourceVerdict(Verdict::Matched { bytes }));
         if let Some(voucher) = &published.voucher {
             cx.events.emit(Event::Vouched(voucher.clone()));
@@ -283,7 +284,7 @@ fn against_digest(digest: Sha256, len: u64, seen: &ReadBack) -> Verdict {
             );
             return Verdict::NotChecked { reason };
         }
-        return Verdict::Matched { bytes: len };
+        return Verdict::Matched { bytes: seen.compared };
     }
     let mut findings = vec![match seen.sha256 {
         Ok(has) => format!(

@@ -127,7 +127,7 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
         if let Some(sha256) = &source.sha256_actual {
             page.field("SHA-256", sha256);
         } else if source.mapped_sha256.is_some() {
-            page.field("SHA-256", "of what the block map names alone, range by range");
+            page.field("SHA-256", "of what is mapped alone, range by range");
         }
         if let Some(file) = &source.file {
             file_facts(page, file);
@@ -326,6 +326,7 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         | Phase::Release
         | Phase::Verify
         | Phase::Sample
+        | Phase::Files
         | Phase::TestWrite
         | Phase::TestRead
         | Phase::Rest

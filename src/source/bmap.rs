@@ -177,7 +177,8 @@ pub struct MappedSource {
 
 impl MappedSource {
     /// Refuses a map of another image. `whole`: a digest of the whole file was published.
-    pub fn new(inner: Box<dyn Source>, bmap: Bmap, whole: bool) -> Result<Self> {
+    pub fn new(inner: impl Into<Arc<dyn Source>>, bmap: Bmap, whole: bool) -> Result<Self> {
+        let inner = inner.into();
         let own = inner.info();
         if let Some(len) = own.len.filter(|len| *len != bmap.image_size) {
             return Err(Error::refused(format!(
@@ -188,7 +189,7 @@ impl MappedSource {
         }
         let Bmap { image_size, ranges, .. } = bmap;
         let info = SourceInfo { len: Some(image_size), ..own.clone() };
-        Ok(Self { inner: Arc::from(inner), ranges: ranges.into(), image_size, info, whole })
+        Ok(Self { inner, ranges: ranges.into(), image_size, info, whole })
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Published {
     pub image: Option<Sha256>,
     /// Who says so.
     pub voucher: Option<Voucher>,
+    /// Bytes of the file that were compared with its digest before this source was made of it.
+    pub proven: Option<u64>,
 }
 
 /// How much of a file was read.

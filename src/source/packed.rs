@@ -73,11 +73,12 @@ impl ReadAt for Anywhere {
 
 impl Packed {
     /// A file that is its image, and is hashed apart.
-    pub fn plain(inner: Box<dyn Source>, with_sha512: bool) -> Self {
+    pub fn plain(inner: impl Into<Arc<dyn Source>>, with_sha512: bool) -> Self {
+        let inner = inner.into();
         let options = Options { with_sha512, ..Options::default() };
         let info = inner.info().clone();
         let begun = Mutex::default();
-        Self { inner: inner.into(), info, tally: Arc::default(), options, unpack: None, begun }
+        Self { inner, info, tally: Arc::default(), options, unpack: None, begun }
     }
 
     /// What a file is; a zip archive may have something in front of it.

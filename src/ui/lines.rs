@@ -35,7 +35,7 @@ fn texts(event: &Event) -> Vec<String> {
             vec![format!("source: {} read, SHA-256 {sha256}", Bytes(*bytes))]
         }
         Event::SourceRead { bytes, sha256: None, .. } => vec![format!(
-            "source: {} read by its block map; no SHA-256 of the whole image was computed",
+            "source: {} in all, of which only what is mapped is written; no SHA-256 of the whole image was computed",
             Bytes(*bytes)
         )],
         Event::FileRead { bytes, sha256, .. } => {

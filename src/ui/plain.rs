@@ -54,7 +54,7 @@ fn may_take_long(phase: Phase) -> bool {
         | Phase::TestRead
         | Phase::Rest
         | Phase::Verify => true,
-        Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample => false,
+        Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample | Phase::Files => false,
     }
 }
 

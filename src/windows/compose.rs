@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::fat32::{self, Entry, Fill, Volume, key};
+use super::stamp::{self, Stamp};
 use super::table::{self, Device, Kind};
 use super::tree::{Disc, DiscFile};
 use super::wim::{self, Fault, Piece, Wim};
@@ -158,9 +159,10 @@ pub fn plan(disc: &dyn Disc, added: &[Added], options: &Options) -> Result<Plan>
     let (items, hosts) = with_added(items, added, &mut notes)?;
     let too_small = || {
         Error::refused(format!(
-            "the device is too small: {} bytes, in sectors of {}",
+            "a Windows stick needs more than {} bytes in sectors of {}: FAT32 has 65525 clusters at the least",
             options.device.size, options.device.sector
         ))
+        .hint("use a larger stick")
     };
     let layout = table::plan(options.table, options.device, options.seed).ok_or_else(too_small)?;
     let [a, b, c, d, ..] = options.seed;
@@ -177,6 +179,8 @@ pub fn plan(disc: &dyn Disc, added: &[Added], options: &Options) -> Result<Plan>
         other => Error::refused(other.to_string()),
     })?;
     let mut extents: Vec<Extent> = layout.structures.into_iter().map(new_bytes).collect();
+    let stamp = Stamp { seed: options.seed, table: options.table, part_limit: options.part_limit };
+    extents.push(new_bytes((stamp::AT, stamp.to_bytes())));
     extents.extend(fat.structures.into_iter().map(filled));
     let mut files = Vec::new();
     for (item, at) in items.into_iter().zip(fat.files) {

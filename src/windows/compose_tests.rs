@@ -35,19 +35,15 @@ impl Disc for FakeDisc {
         &self.nodes
     }
     fn read_at(&self, file: usize, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        match self.data.get(&file) {
+        if let Some(data) = self.data.get(&file) {
             // Short reads, as they may be.
-            Some(data) => {
-                let len = buf.len().min(1000);
-                crate::image::Bytes(data).read_at(offset, &mut buf[..len])
-            }
-            None => {
-                let len = self.nodes[file].len.unwrap().saturating_sub(offset);
-                let len = usize::try_from(len).unwrap_or(buf.len()).min(buf.len());
-                buf[..len].fill(u8::try_from(file).unwrap());
-                Ok(len)
-            }
+            let len = buf.len().min(1000);
+            return crate::image::Bytes(data).read_at(offset, &mut buf[..len]);
         }
+        let len = self.nodes[file].len.unwrap().saturating_sub(offset);
+        let len = usize::try_from(len).unwrap_or(buf.len()).min(buf.len());
+        buf[..len].fill(u8::try_from(file).unwrap());
+        Ok(len)
     }
 }
 

@@ -13,6 +13,8 @@ pub mod check;
 pub mod compose;
 pub mod composed;
 pub mod fat32;
+pub mod placed;
+pub mod stamp;
 pub mod table;
 pub mod tree;
 pub mod unattend;
