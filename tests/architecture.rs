@@ -138,6 +138,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "time",
             "ui",
             "units",
+            "windows",
         ],
     ),
 ];

@@ -1,4 +1,4 @@
-//! The running SHA-256 of an image at the start of each of its parts, so that several threads can
+//! The running SHA-256 of an image, or of its stretches, at the start of each of its parts, so that several threads can
 //! prove one digest. Pure.
 //!
 //! ```text
@@ -12,16 +12,18 @@
 //! any order, not another digest in its place. One core hashes 2 GB/s with SHA extensions and 0.3
 //! without; several keep up with a fast SSD.
 
-use super::{Hasher, Sha256};
+use super::Sha256;
+use super::ranges::ImageHasher;
 
-/// More parts than this are not kept: 112 bytes each, so 14 MiB, for 512 GiB in parts of 4 MiB.
-const MOST: usize = 1 << 17;
+/// More parts than this are not kept: some 500 bytes each, so 16 MiB, for 128 GiB in parts of
+/// 4 MiB.
+const MOST: usize = 1 << 15;
 
 /// Collects states while an image is hashed from its first byte to its last.
 #[derive(Debug)]
 pub struct Recorder {
     step: u64,
-    states: Vec<Hasher>,
+    states: Vec<ImageHasher>,
     full: bool,
 }
 
@@ -32,18 +34,18 @@ impl Recorder {
     }
 
     /// Told before each part is added to the hasher.
-    pub fn before(&mut self, state: &Hasher) {
+    pub fn before(&mut self, digests: &ImageHasher) {
         if self.states.len() < MOST {
-            self.states.push(state.clone());
+            self.states.push(digests.state());
         } else {
             self.full = true;
         }
     }
 
     /// All states; `None` when there were too many to be kept.
-    pub fn finish(self, end: Hasher) -> Option<Prefixes> {
+    pub fn finish(self, end: &ImageHasher) -> Option<Prefixes> {
         let Self { step, states, full } = self;
-        (!full).then_some(Prefixes { step, states, end })
+        (!full).then_some(Prefixes { step, states, end: end.state() })
     }
 }
 
@@ -51,8 +53,8 @@ impl Recorder {
 #[derive(Debug)]
 pub struct Prefixes {
     step: u64,
-    states: Vec<Hasher>,
-    end: Hasher,
+    states: Vec<ImageHasher>,
+    end: ImageHasher,
 }
 
 impl Prefixes {
@@ -75,9 +77,9 @@ impl Prefixes {
         running.same(state(index.checked_add(1)).unwrap_or(&self.end))
     }
 
-    /// The digest of all parts.
+    /// What all parts come to.
     pub fn digest(&self) -> Sha256 {
-        self.end.clone().finish()
+        self.end.clone().finish().proof
     }
 }
 
@@ -90,12 +92,13 @@ mod tests {
     }
 
     fn prefixes(bytes: &[u8], step: usize) -> Prefixes {
-        let (mut recorder, mut hasher) = (Recorder::new(step as u64), Hasher::default());
+        let (mut recorder, mut hasher) =
+            (Recorder::new(step as u64), ImageHasher::new(None, false));
         for part in bytes.chunks(step) {
             recorder.before(&hasher);
             hasher.update(part);
         }
-        recorder.finish(hasher).unwrap()
+        recorder.finish(&hasher).unwrap()
     }
 
     #[test]
@@ -106,9 +109,9 @@ mod tests {
             for (index, part) in (0..).zip(bytes.chunks(step)) {
                 assert!(prefixes.holds(index, part), "{len} {step} {index}");
             }
-            let mut hasher = Hasher::default();
+            let mut hasher = ImageHasher::new(None, false);
             hasher.update(&bytes);
-            assert_eq!(prefixes.digest(), hasher.finish());
+            assert_eq!(prefixes.digest(), hasher.finish().proof);
         }
     }
 
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn too_many_parts_are_not_kept() {
         let mut recorder = Recorder::new(1);
-        (0..=MOST).for_each(|_| recorder.before(&Hasher::default()));
-        assert!(recorder.finish(Hasher::default()).is_none());
+        let hasher = ImageHasher::new(None, false);
+        (0..=MOST).for_each(|_| recorder.before(&hasher));
+        assert!(recorder.finish(&hasher).is_none());
     }
 }

@@ -76,9 +76,28 @@ impl ImageHasher {
         }
     }
 
-    /// The running digest of all bytes, where that alone is what has to be equal on the medium.
-    pub fn running(&self) -> Option<&Hasher> {
-        self.whole.as_ref().filter(|_| self.ranges.is_none())
+    /// What decides about the medium, as far as it got.
+    #[must_use]
+    pub fn state(&self) -> Self {
+        let whole = self.whole.clone().filter(|_| self.ranges.is_none());
+        Self { whole, ranges: self.ranges.clone() }
+    }
+
+    /// Whether as many bytes led to the same state. SHA-1 proves nothing, and is left out.
+    pub fn same(&self, other: &Self) -> bool {
+        let whole = match (&self.whole, &other.whole) {
+            (Some(own), Some(other)) => own.same(other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        let ranges = match (&self.ranges, &other.ranges) {
+            (Some(own), Some(other)) => {
+                (own.at, own.next) == (other.at, other.next)
+                    && own.sha256.same(&other.sha256)
+                    && own.all.same(&other.all)
+            }
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        whole && ranges
     }
 
     /// The first stretch that was complete and not as published.
@@ -197,6 +216,17 @@ mod tests {
             let (proof, whole) = (sha256(&all), Some(sha256(&data)));
             let want = ImageDigest { proof, mapped: true, whole };
             assert_eq!(hasher.finish(), want, "{step}");
+        }
+        // The states on the way tell whether bytes are those, from anywhere on.
+        let mut hasher = ImageHasher::new(Some(ranges.as_slice().into()), true);
+        for part in data.chunks(1000) {
+            let mut again = hasher.state();
+            let mut other = hasher.state();
+            hasher.update(part);
+            again.update(part);
+            assert!(again.same(&hasher.state()) && !other.same(&hasher.state()));
+            other.update(&part[1..]);
+            assert!(!other.same(&hasher.state()));
         }
         // What lies between does not count, what lies in them does.
         let mut other = data.clone();

@@ -75,13 +75,11 @@ pub(super) fn write(
             let mut digests = ImageHasher::new(source.mapped(), whole);
             let mut parts = Recorder::new(transfer.block as u64);
             let held = pass_on(&produced, &to_write, ends, crew, |bytes| {
-                if let Some(state) = digests.running() {
-                    parts.before(state);
-                }
+                parts.before(&digests);
                 hashing.computing(&*cx.clock, || digests.update(bytes));
                 digests.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
             });
-            let prefixes = digests.running().cloned().and_then(|end| parts.finish(end));
+            let prefixes = parts.finish(&digests);
             let digest = digests.finish();
             drop(to_write);
             (reader.join(), (digest, prefixes), held)

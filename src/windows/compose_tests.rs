@@ -148,7 +148,7 @@ fn what_cannot_work_is_refused_with_numbers_and_paths() {
     assert!(got.contains("sources/other: 5368709120 bytes"), "{got}");
     let got = message(&FakeDisc::default().sized("a", Some(500 * MIB)), &[], 400);
     assert!(got.contains("the files need 5242") && got.contains("the volume has 4"), "{got}");
-    assert!(message(&small(), &[], 20).contains("too small"), "20 MiB");
+    assert!(message(&small(), &[], 20).contains("FAT32 has 65525 clusters"), "20 MiB");
     let twice = small().with("sources/BOOT.WIM", Some(vec![1]));
     assert!(message(&twice, &[], 64).contains("the same name as"), "case");
     let add = |path: &str, replaces| Added {
