@@ -122,7 +122,7 @@ pub fn escaped(text: &str) -> String {
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 62.0;
 /// Room for the labels at the ends of lines.
-const RIGHT: f64 = 215.0;
+const RIGHT: f64 = 240.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 46.0;
 /// Lines of text do not touch at this distance.
