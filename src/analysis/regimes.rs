@@ -33,7 +33,7 @@ const STALL: f64 = 15.0;
 /// Shortest regime of the cuts, seconds; shorter fast starts are looked for apart.
 const SHORTEST: f64 = 5.0;
 /// I/Os that a bucket holds at least, so that one more or less is no noise.
-const PER_BUCKET: f64 = 10.0;
+const PER_BUCKET: f64 = 3.0;
 
 /// A stretch of one speed. Bytes and nanoseconds since the phase began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -1,5 +1,5 @@
 //! Benchmarks on throttled disks: what they deliver is what is measured, whatever the memory could
-//! hide; a USB 2 link is called one.
+//! hide; a USB 2 link is told as one.
 
 use std::sync::OnceLock;
 
@@ -7,11 +7,12 @@ use mediawriter::report::record::PhaseRecord;
 
 use crate::machine::{Guest, Machine, Setup, Shared, folder, sparse, usable};
 
-/// PLAIN reads and writes 10 MB/s; OLD, on a USB 2 port, reads 34.
+/// PLAIN reads and writes 4 MB/s, which the emulation of USB keeps up with on any host; OLD is on a
+/// USB 2 port.
 const OPTIONS: &str = "
--drive if=none,id=a,format=raw,file=DIR/plain.img,throttling.bps-total=10000000
+-drive if=none,id=a,format=raw,file=DIR/plain.img,throttling.bps-total=4000000
 -device usb-storage,bus=xhci.0,drive=a,serial=PLAIN
--drive if=none,id=b,format=raw,file=DIR/old.img,throttling.bps-read=34000000
+-drive if=none,id=b,format=raw,file=DIR/old.img
 -device usb-storage,bus=ehci.0,drive=b,serial=OLD
 ";
 
@@ -19,8 +20,8 @@ fn guest() -> Option<&'static Guest> {
     static GUEST: OnceLock<Shared<Guest>> = OnceLock::new();
     usable(GUEST.get_or_init(|| {
         let folder = folder("measure")?;
-        sparse(&folder.join("plain.img"), 80 << 20);
-        sparse(&folder.join("old.img"), 400 << 20);
+        sparse(&folder.join("plain.img"), 40 << 20);
+        sparse(&folder.join("old.img"), 64 << 20);
         let setup = Setup {
             folder,
             script: include_str!("measure.sh"),
@@ -37,24 +38,24 @@ fn test<'a>(phases: &'a [PhaseRecord], name: &str) -> &'a PhaseRecord {
 }
 
 #[test]
-fn b96_64_mib_on_a_stick_of_10_mb_a_second_are_no_test_of_1_gib_of_memory() {
+fn b96_32_mib_on_a_stick_of_4_mb_a_second_are_no_test_of_1_gib_of_memory() {
     let Some(guest) = guest() else { return };
     guest.run("plain").ends_with(0);
     let record = guest.record("plain");
     for name in ["image-write", "image-read"] {
         let totals = &test(&record.phases, name).totals;
-        assert_eq!(totals.bytes, 64 << 20);
+        assert_eq!(totals.bytes, 32 << 20);
         let rate = totals.rate().bytes_per_second;
-        assert!((9.5e6..10.5e6).contains(&rate), "{name}: {rate}");
+        assert!((3.8e6..4.2e6).contains(&rate), "{name}: {rate}");
     }
 }
 
+/// What the emulation carries there depends on the host, so the verdict from these facts is in
+/// `cases_g_verdicts`, with the speeds of real sticks.
 #[test]
-fn b96_a_disk_on_a_usb_2_port_is_called_limited_by_that_link() {
+fn b96_a_disk_on_a_usb_2_port_is_told_with_its_link_and_what_that_carries() {
     let Some(guest) = guest() else { return };
-    guest.run("old").ends_with(0).says(&[
-        "link 480 Mbit/s",
-        "link-limited: ran flat",
-        "of the 60 MB/s that 480 Mbit/s carry",
-    ]);
+    guest.run("old").ends_with(0).says(&["link 480 Mbit/s", "driver usb-storage"]);
+    let rate = test(&guest.record("old").phases, "read").totals.rate().bytes_per_second;
+    assert!(rate < 60e6, "more than 480 Mbit/s carry: {rate}");
 }

@@ -13,9 +13,10 @@ use serde_json::Value;
 use crate::lab::{disk_image, run};
 use crate::machine::{Guest, Machine, Row, Setup, Shared, folder, sparse, usable};
 
-/// CLIFF takes 10 MB/s for some seconds and then 2, and reads at 20; LARGE always takes 12.
+/// CLIFF takes 3 MB/s for some seconds and then 0.6, and reads at 20; LARGE always takes 12. The
+/// emulation of USB carries 8 MB/s when the host is busy with other machines.
 const OPTIONS: &str = "
--drive if=none,id=a,format=raw,file=DIR/cliff-stick.img,throttling.bps-write=2000000,throttling.bps-write-max=10000000,throttling.bps-write-max-length=3,throttling.bps-read=20000000
+-drive if=none,id=a,format=raw,file=DIR/cliff-stick.img,throttling.bps-write=600000,throttling.bps-write-max=3000000,throttling.bps-write-max-length=3,throttling.bps-read=20000000
 -device usb-storage,bus=xhci.0,drive=a,serial=CLIFF
 -drive if=none,id=b,format=raw,file=DIR/large-stick.img,throttling.bps-write=12000000
 -device usb-storage,bus=xhci.0,drive=b,serial=LARGE
@@ -23,7 +24,7 @@ const OPTIONS: &str = "
 -device usb-storage,bus=xhci.0,drive=c,serial=STALL
 ";
 
-const CLIFF: u64 = 56 << 20;
+const CLIFF: u64 = 18 << 20;
 const LARGE: u64 = 300 << 20;
 const STALL: u64 = 24 << 20;
 /// MiB of memory of the guest: less than the large image.
@@ -87,11 +88,12 @@ fn the_second_at_which_a_write_cache_runs_full_is_in_the_log() {
     // The last row is less than a second.
     let (first, last) = (mean(&rows[..4]), mean(&rows[rows.len() - 4..rows.len() - 1]));
     assert!(first > 2.0 * last, "{first} {last} {rows:?}");
-    assert!((1.5e6..2.7e6).contains(&last), "the stick takes 2 MB/s by then: {last} {rows:?}");
+    assert!((0.4e6..0.8e6).contains(&last), "the stick takes 0.6 MB/s by then: {last} {rows:?}");
     assert!(guest.holds("cliff-stick.img", "cliff.img"));
 }
 
-/// QEMU lets a bucket of 3 s x 10 MB/s fill up at 10 - 2 MB/s: that takes 3.75 s, so 37.5 MB.
+/// QEMU lets a bucket of 3 s x 3 MB/s fill up at 3 - 0.6 MB/s: that takes 3.75 s, so 11.25 MB. The
+/// guest's clock stumbles when the host is busy; `cases_g_sticks` has the narrow limits.
 #[test]
 fn b100_the_cliff_of_a_throttled_disk_is_found_with_its_bytes_and_both_speeds() {
     let Some(guest) = guest() else { return };
@@ -100,7 +102,7 @@ fn b100_the_cliff_of_a_throttled_disk_is_found_with_its_bytes_and_both_speeds() 
     let report: Value = serde_json::from_str(&run(&args).expect(0).stdout).unwrap();
     let cliff = &report["groups"][0]["lines"][0]["typical"]["analysis"]["cliff"];
     for (field, expected, tolerance) in
-        [("at_bytes", 37.5e6, 0.02), ("before", 10e6, 0.03), ("after", 2e6, 0.03)]
+        [("at_bytes", 11.25e6, 0.06), ("before", 3e6, 0.08), ("after", 0.6e6, 0.08)]
     {
         let value = cliff[field].as_f64().unwrap_or(0.0);
         let off = value / expected - 1.0;

@@ -3,7 +3,7 @@ cliff=$(disk CLIFF) large=$(disk LARGE) stall=$(disk STALL)
 
 # a write cache that runs full
 cp /sys/block/$cliff/stat $out/cliff.stat-before
-flash cliff cliff.img /dev/$cliff
+flash cliff cliff.img /dev/$cliff --block-size 256KiB
 cp /sys/block/$cliff/stat $out/cliff.stat-after
 
 # B11: what is dirty or under way in memory, in KiB, while the image is written
