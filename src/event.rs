@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
 
+pub mod capacity;
 pub mod measure;
 
+use capacity::Capacity;
 use measure::{Measured, Test};
 
 /// A step of a job with a time of its own.
@@ -43,6 +45,8 @@ pub enum Phase {
     Sample,
     /// Files are looked for by the directories on the medium.
     Files,
+    /// Samples are written all over the medium and read back, to find out how large it is.
+    Probe,
     /// A benchmark writes.
     TestWrite,
     /// A benchmark reads.
@@ -66,6 +70,7 @@ impl Phase {
             Self::Verify => "verify",
             Self::Sample => "sample",
             Self::Files => "files",
+            Self::Probe => "probe",
             Self::TestWrite => "test-write",
             Self::TestRead => "test-read",
             Self::Rest => "rest",
@@ -367,6 +372,8 @@ pub enum Event {
         /// Thousandths of a degree Celsius.
         milli_celsius: i64,
     },
+    /// How large the medium really is.
+    Capacity(Capacity),
     /// One chunk of a discard.
     DiscardChunk {
         /// Where.

@@ -88,6 +88,14 @@ impl Data {
         })
     }
 
+    /// Where a sector that this run wrote belongs, wherever it was read.
+    pub fn origin(&self, sector: &[u8]) -> Option<u64> {
+        let at = u64::from_le_bytes(sector.get(8..16)?.try_into().ok()?);
+        // No sector lies so near the end of all numbers; bytes that are all ones say it does.
+        let sane = sector.len() == SECTOR && at.checked_add(SECTOR as u64).is_some();
+        (sane && self.is_at(at, sector)).then_some(at)
+    }
+
     /// Bytes a second that [`Data::fill`] makes here, measured over a few MiB with `now`.
     pub fn speed(&self, now: impl Fn() -> std::time::Duration) -> Option<u64> {
         let mut buf = vec![0; usize::try_from(MIB).ok()?];
@@ -115,6 +123,9 @@ mod tests {
         data.fill(1 << 20, &mut buf);
         assert!(data.is_at(1 << 20, &buf));
         assert!(!data.is_at((1 << 20) + 512, &buf), "written elsewhere: a wrapped fake");
+        assert_eq!(data.origin(&buf[512..1024]), Some((1 << 20) + 512));
+        assert_eq!(Data::new(8).origin(&buf[512..1024]), None);
+        assert_eq!(data.origin(&[0xff; SECTOR]), None);
         assert!(!Data::new(8).is_at(1 << 20, &buf), "left over from another run");
         for bit in (0..buf.len() * 8).step_by(61) {
             buf[bit / 8] ^= 1 << (bit % 8);

@@ -13,6 +13,7 @@ use crate::event::Span;
 use crate::event::measure::Test;
 
 pub mod boot;
+pub mod capacity;
 pub mod data;
 mod engine;
 mod latency;

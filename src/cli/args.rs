@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::probe::Probe;
 use crate::digest::{Digest, Sha256};
 use crate::source::http::transfer::Patience;
 use crate::units::{Bytes, parse_duration};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Discard(DiscardArgs),
     /// Measure sticks; reads only unless --destructive is given
     Bench(Bench),
+    /// Find out whether a stick is as large as it says; destroys what is on it
+    Probe(Probe),
     /// Compare measurements: tables, charts, a page; takes records, logs and output of fio
     Report(Report),
     /// Download an image into the cache or a file; goes on where it stopped
@@ -171,6 +174,10 @@ pub(crate) struct Flash {
     /// discard, or because it zeroes blocks itself
     #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
     pub(crate) sparse: SparseWhen,
+    /// Find out first whether the stick is as large as it says (see `probe`), and write nothing if
+    /// it is not
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// Do not read back; the result is then not proven
     #[arg(long)]
     pub(crate) no_verify: bool,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::args::{DiscardWhen, Flash, Output, SparseWhen};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
+use super::probe::genuine;
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
@@ -270,6 +271,9 @@ impl Job {
         if args.gate.unmount {
             steps.push("unmount");
         }
+        if args.probe {
+            steps.push("probe the capacity");
+        }
         steps.push(match args.discard {
             DiscardWhen::Auto => "discard if the device can",
             DiscardWhen::Always => "discard",
@@ -345,7 +349,11 @@ impl Job {
             });
             info.as_ref().map(|info| locate(info, span)).unwrap_or_default()
         };
-        let done = flash(self.image.source(), device, &plan, &find, &session.cx);
+        // What is not as large as it says is not worth an image.
+        let probed =
+            if args.probe { genuine(device, false, &session.cx).map(drop) } else { Ok(()) };
+        let done =
+            probed.and_then(|()| flash(self.image.source(), device, &plan, &find, &session.cx));
         see_partitions(device, &session);
         let done = done.and_then(|flashed| match &self.windows {
             Some(media) if flashed.media.is_match() => {

@@ -25,6 +25,7 @@ mod labels;
 mod named;
 mod open;
 mod origin;
+mod probe;
 mod remote;
 mod report;
 mod session;
@@ -82,6 +83,7 @@ impl Run {
                 None => discard::run(&args, &words, cancel),
             },
             Command::Bench(args) => bench::run(&args, &words, &cancel),
+            Command::Probe(args) => probe::run(&args, &words, cancel),
             Command::Report(args) => report::run(&args),
             Command::Download(args) => download::run(&args, &words, cancel),
             Command::Devices(args) => Ok(devices::run(&args)),

@@ -139,6 +139,7 @@ impl Context {
             | Phase::Clear
             | Phase::Write
             | Phase::TestWrite
+            | Phase::Probe
             | Phase::Release => "writing to",
         };
         Error::io(format!("{verb} {target} failed during {}", doing.name()), error)

@@ -87,6 +87,7 @@ fn fold(record: &mut RunRecord, event: &Event) {
             let reading = Temperature { at_nanos: *at_nanos, milli_celsius: *milli_celsius };
             record.conditions.temperatures.push(reading);
         }
+        Event::Capacity(capacity) => record.capacity = Some(capacity.clone()),
         Event::FirstDifference { offset } => {
             record.first_difference.get_or_insert(*offset);
         }

@@ -13,6 +13,7 @@ use crate::device::Geometry;
 use crate::device::facts::{Facts, Usb, Use, User};
 use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
+use crate::event::capacity::Capacity;
 use crate::event::measure::{Measured, Test};
 use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher};
 use crate::host::facts::HostFacts;
@@ -84,6 +85,9 @@ pub struct RunRecord {
     pub busy: Vec<Busy>,
     /// How long the host was suspended during the run. Nanoseconds; not part of any phase.
     pub slept_nanos: u64,
+    /// How large the medium really is, when that was probed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// What was benchmarked, when the run was a benchmark.
     pub bench: Option<Bench>,
     /// What else could have had a part in the speeds.

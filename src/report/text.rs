@@ -329,6 +329,7 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         | Phase::Files
         | Phase::TestWrite
         | Phase::TestRead
+        | Phase::Probe
         | Phase::Rest
         | Phase::Download => {}
     }
@@ -366,10 +367,14 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
 }
 
 fn findings(page: &mut Page, record: &RunRecord) {
+    if let Some(capacity) = &record.capacity {
+        page.field("capacity", &capacity.to_string());
+    }
+    let measured = record.bench.is_some() || record.capacity.is_some() && record.source.is_none();
     for (label, verdict) in [("source", &record.source_verdict), ("medium", &record.media_verdict)]
     {
         let download = record.phases.iter().any(|phase| phase.totals.phase == Phase::Download);
-        if (label == "medium" && download || record.bench.is_some()) && verdict.is_none() {
+        if (label == "medium" && download || measured) && verdict.is_none() {
             continue;
         }
         let missing = || "not checked".to_owned();

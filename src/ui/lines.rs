@@ -43,6 +43,10 @@ fn texts(event: &Event) -> Vec<String> {
         }
         Event::Test { test, .. } => vec![self::test(test)],
         Event::Measured { measured, .. } => self::measured(measured),
+        Event::Capacity(capacity) => {
+            let mark = if capacity.is_as_claimed() { "" } else { "WRONG: " };
+            vec![format!("capacity: {mark}{capacity}")]
+        }
         Event::FirstDifference { offset } => {
             vec![format!("first difference near byte {offset}; the check goes on")]
         }

@@ -52,6 +52,7 @@ fn may_take_long(phase: Phase) -> bool {
         | Phase::Flush
         | Phase::TestWrite
         | Phase::TestRead
+        | Phase::Probe
         | Phase::Rest
         | Phase::Verify => true,
         Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample | Phase::Files => false,

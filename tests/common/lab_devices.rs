@@ -205,6 +205,11 @@ impl Zram {
         }
         Some(Self { device: format!("/dev/zram{number}"), number })
     }
+
+    /// Writes fail once so much memory is taken.
+    pub fn limit(&self, bytes: u64) {
+        fs::write(format!("/sys/block/zram{}/mem_limit", self.number), bytes.to_string()).unwrap();
+    }
 }
 
 impl Drop for Zram {
