@@ -72,10 +72,9 @@ fn b127_a_fake_end_is_found_where_only_a_backup_table_lies() {
         return;
     }
     let dir = folder();
-    let mut image = disk_image(256 * MIB, 127);
-    let from = usize::try_from(24 * MIB).unwrap();
-    let to = image.len() - (1 << 20);
-    image[from..to].fill(0);
+    let mut image = noise(17 * MIB, 127);
+    image[..1 << 20].fill(0);
+    image.resize(256 << 20, 0);
     let path = put(dir.path(), "image", &image);
     lab::sh("sgdisk", &["-o", "-n", "1:2048:+16M", &path]);
     let fake = Stick::new(&["size=256M", "real=128M", "prefill=ff"]);
