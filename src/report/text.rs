@@ -51,7 +51,7 @@ pub fn timing_report(record: &RunRecord) -> String {
     if record.bench.is_some() {
         tests_table::table(&mut page, record);
         tests_table::boot_times(&mut page, record);
-    } else {
+    } else if !only_probed(record) {
         boot_read(&mut page, record);
         page.field("bottleneck", &bottleneck::sentence(record));
     }
@@ -366,11 +366,16 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
     page.line(&text);
 }
 
+/// A probe of the capacity and nothing else: there is no image.
+fn only_probed(record: &RunRecord) -> bool {
+    record.capacity.is_some() && record.source.is_none()
+}
+
 fn findings(page: &mut Page, record: &RunRecord) {
     if let Some(capacity) = &record.capacity {
         page.field("capacity", &capacity.to_string());
     }
-    let measured = record.bench.is_some() || record.capacity.is_some() && record.source.is_none();
+    let measured = record.bench.is_some() || only_probed(record);
     for (label, verdict) in [("source", &record.source_verdict), ("medium", &record.media_verdict)]
     {
         let download = record.phases.iter().any(|phase| phase.totals.phase == Phase::Download);
