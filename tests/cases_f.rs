@@ -7,10 +7,11 @@ mod lab;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use lab::{
-    LoopDev, MIB, Output, Stick, has_sticks, lab_has, put, run, sh, target_folder, write_at,
+    LoopDev, MIB, Output, Stick, has_sticks, lab_has, noise, put, run, sh, target_folder, write_at,
 };
 
 const TOOLS: [&str; 9] = [
@@ -25,22 +26,25 @@ const TOOLS: [&str; 9] = [
     "sgdisk",
 ];
 
-/// The folder with `windows.iso` and, in `files`, what is on it; made once.
+/// A folder with `windows.iso` and, in `files`, what is on it.
+fn make(options: &[&str]) -> tempfile::TempDir {
+    let dir = target_folder();
+    let (iso, work) = (dir.path().join("windows.iso"), dir.path().join("work"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/windows-iso");
+    let args = ["--out", iso.to_str().unwrap(), "--work", work.to_str().unwrap()];
+    sh(script.to_str().unwrap(), &[&args, options].concat());
+    fs::rename(work.join("small/iso"), dir.path().join("files")).unwrap();
+    fs::remove_dir_all(work).unwrap();
+    dir
+}
+
+/// The usual one, made once.
 fn made() -> Option<&'static Path> {
     static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
     if !lab_has(&TOOLS) {
         return None;
     }
-    let dir = MADE.get_or_init(|| {
-        let dir = target_folder();
-        let (iso, work) = (dir.path().join("windows.iso"), dir.path().join("work"));
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/windows-iso");
-        let args = ["--out", iso.to_str().unwrap(), "--work", work.to_str().unwrap()];
-        sh(script.to_str().unwrap(), &args);
-        fs::rename(work.join("small/iso"), dir.path().join("files")).unwrap();
-        dir
-    });
-    Some(dir.path())
+    Some(MADE.get_or_init(|| make(&[])).path())
 }
 
 fn iso(made: &Path) -> String {
@@ -78,6 +82,10 @@ fn b88_the_udf_side_is_written_and_boots_with_either_table() {
         let device = LoopDev::new(256 * MIB);
         let output = flash(&iso(made), &device.device, &["--table", table]).expect(0);
         output.says(&["Windows 11 Pro", "boots computers with UEFI and x86-64", "all 287 files"]);
+        // What the XML of the WIM says of its second image.
+        let edition = "2 Windows 11 Pro: build 26200.6584, x64, en-US";
+        let dry = flash(&iso(made), &device.device, &["--table", table, "--dry-run"]).expect(0);
+        dry.says(&[edition, "1 Windows 11 Home:", "3 Windows 11 Education:"]);
         let dir = target_folder();
         let out = copied(&device, dir.path());
         sh("diff", &["-r", &out, made.join("files").to_str().unwrap()]);
@@ -131,6 +139,77 @@ fn b83_b85_install_wim_is_split_on_its_way_without_temporary_files() {
     sh("wimlib-imagex", &["verify", &first, &format!("--ref={all}")]);
     // The parts are planned again, byte for byte.
     run(&["verify", &device.device, &iso(made)]).expect(0);
+}
+
+#[test]
+fn b86_a_solid_wim_that_would_have_to_be_split_is_refused_before_anything_is_erased() {
+    if !lab_has(&TOOLS) {
+        return;
+    }
+    let made = make(&["--solid"]);
+    let wim = made.path().join("files/sources/install.wim");
+    // 68: wimlib does not split it either.
+    let part = made.path().join("part.swm");
+    let split = Command::new("wimlib-imagex").arg("split").args([&wim, &part]).arg("12").output();
+    assert_eq!(split.unwrap().status.code(), Some(68));
+    let device = LoopDev::new(256 * MIB);
+    write_at(&device.device, 0, &noise(256 * MIB, 86));
+    let before = lab::sha256sum(&device.device);
+    let more = ["--split-size", "12MiB"];
+    flash(&iso(made.path()), &device.device, &more).expect(3).says(&[
+        "sources/install.wim is too large for FAT32 and cannot be split: its files are compressed together (solid)",
+        "wimlib-imagex export install.wim all new.wim --compress=LZX",
+    ]);
+    assert_eq!(lab::sha256sum(&device.device), before, "it was touched");
+    // It fits as it is, and then there is nothing to refuse.
+    flash(&iso(made.path()), &device.device, &[]).expect(0);
+    let dir = target_folder();
+    let out = copied(&device, dir.path());
+    sh("diff", &["-r", &out, made.path().join("files").to_str().unwrap()]);
+    // The way out that the message names.
+    let new = made.path().join("new.wim");
+    let arguments = ["export", wim.to_str().unwrap(), "all", new.to_str().unwrap()];
+    sh("wimlib-imagex", &[&arguments[..], &["--compress=XPRESS"]].concat());
+    sh("wimlib-imagex", &["split", new.to_str().unwrap(), part.to_str().unwrap(), "12"]);
+}
+
+#[test]
+fn b90_a_disc_for_arm64_gets_a_stick_that_such_computers_boot() {
+    if !lab_has(&TOOLS) {
+        return;
+    }
+    let made = make(&["--arch", "arm64"]);
+    let device = LoopDev::new(256 * MIB);
+    let output = flash(&iso(made.path()), &device.device, &["--split-size", "12MiB"]).expect(0);
+    let output = output.says(&[
+        "boots computers with UEFI and ARM64; not the old BIOS",
+        "1 Windows 11 Home: build 26200.6584, arm64, en-US",
+        "GPT, FAT32",
+        "sources/install.wim is split into 4 parts",
+    ]);
+    output.never_says(&["x86-64", "x86 (32", "x64"]);
+    let table = sh("sgdisk", &["-v", "-i", "1", &device.device]);
+    assert!(table.contains("No problems found"), "{table}");
+    assert!(table.contains("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"), "basic data: {table}");
+    // Nothing in front of the table pretends to be code, and nothing is marked active.
+    let mbr = lab::read_direct(&device.device, 0, 512);
+    assert!(mbr[..446].iter().all(|byte| *byte == 0));
+    assert_eq!((mbr[446], mbr[450]), (0, 0xEE));
+    let dir = target_folder();
+    let out = copied(&device, dir.path());
+    let loader = |folder: &Path| fs::read(folder.join("efi/boot/bootaa64.efi")).unwrap();
+    assert!(loader(Path::new(&out)) == loader(&made.path().join("files")));
+    assert!(!Path::new(&out).join("efi/boot/bootx64.efi").exists());
+    let parts = format!("{out}/sources/install*.swm");
+    let first = format!("{out}/sources/install.swm");
+    sh("wimlib-imagex", &["verify", &first, &format!("--ref={parts}")]);
+    let answers = ["--windows-options", "account=Ada", "--split-size", "12MiB"];
+    flash(&iso(made.path()), &device.device, &answers).expect(0);
+    let dir = target_folder();
+    let path =
+        Path::new(&copied(&device, dir.path())).join("sources/$oem$/$$/Panther/unattend.xml");
+    let answers = fs::read_to_string(path).unwrap();
+    assert!(answers.contains("processorArchitecture=\"arm64\""), "{answers}");
 }
 
 #[test]

@@ -262,11 +262,12 @@ fn items(disc: &dyn Disc, options: &Options, notes: &mut Vec<String>) -> Result<
 }
 
 fn unsplittable(path: &str, why: impl fmt::Display) -> Error {
+    let name = crate::text::shell_word(path.rsplit('/').next().unwrap_or(path));
     let path = printable(path);
-    Error::refused(format!("{path} is too large for FAT32 and cannot be split: {why}")).hint(
-        "make a WIM that can be split, and put it into the ISO instead: wimlib-imagex export \
-         install.esd all install.wim --compress=LZX",
-    )
+    Error::refused(format!("{path} is too large for FAT32 and cannot be split: {why}")).hint(format!(
+        "make a WIM that can be split, and put it into the ISO instead: wimlib-imagex export {name} all \
+         new.wim --compress=LZX"
+    ))
 }
 
 /// Files of the host with their lengths.

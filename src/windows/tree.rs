@@ -23,6 +23,13 @@ const NODES: usize = 200_000;
 /// Extents of one file; an extent of UDF has up to 1 GiB.
 const RUNS: usize = 65_536;
 const PATH: usize = 4096;
+/// Extents of all files together, and bytes of all paths: a disc of some megabytes can name one file
+/// of very many extents, or one very long folder, as often as there are names.
+const ALL_RUNS: usize = 1 << 20;
+const ALL_PATHS: usize = 32 << 20;
+/// Bytes of all folders: their extents may lie on each other, so that a small disc has folders of
+/// terabytes, in which nothing but deleted names has to be read.
+const ALL_FOLDERS: u64 = 256 << 20;
 
 /// A stretch of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +193,10 @@ struct Growth {
     nodes: Vec<Node>,
     /// Folders by where they are on the disc: one that comes twice is a circle.
     seen: HashSet<u64>,
+    /// Extents, bytes of paths, and bytes of folders so far.
+    runs: usize,
+    text: usize,
+    folders: u64,
 }
 
 impl Growth {
@@ -201,7 +212,7 @@ impl Growth {
     }
 
     /// The path of `name` in `folder`.
-    fn path(&self, folder: &str, name: &str) -> std::result::Result<String, Fault> {
+    fn path(&mut self, folder: &str, name: &str) -> std::result::Result<String, Fault> {
         let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         let tricks = matches!(name, "" | "." | "..") || name.contains(['/', '\\']);
         if tricks || name.chars().any(char::is_control) {
@@ -212,6 +223,10 @@ impl Growth {
         }
         if self.nodes.len() >= NODES {
             return Err(Fault::at(&path, format_args!("more than {NODES} files")));
+        }
+        self.text += path.len();
+        if self.text > ALL_PATHS {
+            return Err(Fault::at(&path, "the paths on this disc have no end"));
         }
         Ok(path)
     }
@@ -226,7 +241,26 @@ impl Growth {
         if !within || len != node.len || node.runs.len() > RUNS {
             return Err(Fault::at(&node.path, "its bytes lie behind the end of the image"));
         }
+        self.pieces(&node.path, node.runs.len())?;
         self.nodes.push(node);
+        Ok(())
+    }
+
+    /// So many extents were read.
+    fn pieces(&mut self, path: &str, count: usize) -> std::result::Result<(), Fault> {
+        self.runs += count;
+        if self.runs > ALL_RUNS {
+            return Err(Fault::at(path, "the files on this disc have too many pieces"));
+        }
+        Ok(())
+    }
+
+    /// A folder of so many bytes is about to be read.
+    fn list(&mut self, path: &str, bytes: u64) -> std::result::Result<(), Fault> {
+        self.folders = self.folders.saturating_add(bytes);
+        if self.folders > ALL_FOLDERS {
+            return Err(Fault::at(path, "the folders on this disc have no end"));
+        }
         Ok(())
     }
 }
@@ -279,6 +313,20 @@ mod tests {
         assert!(growth.file(node("f", &at(1, 100)), 100).is_err());
         assert!(growth.file(node("f", &at(u64::MAX, 2)), 100).is_err());
         assert!(growth.file(Node { len: Some(5), ..node("f", &at(0, 4)) }, 100).is_err());
+    }
+
+    #[test]
+    fn one_file_or_folder_that_is_named_over_and_over_does_not_fill_the_memory() {
+        let mut growth = Growth::default();
+        let runs = vec![Run { at: Some(0), len: 1 }; RUNS];
+        let taken = (0..100).take_while(|_| growth.file(node("f", &runs), 100).is_ok());
+        assert_eq!(taken.count(), ALL_RUNS / RUNS);
+        let mut growth = Growth::default();
+        let long = "x".repeat(4000);
+        let taken = (0..20_000).take_while(|_| growth.path(&long, "f").is_ok()).count();
+        assert_eq!(taken, ALL_PATHS / 4002);
+        let mut growth = Growth::default();
+        assert!(growth.list("f", 1 << 20).is_ok() && growth.list("f", u64::MAX).is_err());
     }
 
     #[test]

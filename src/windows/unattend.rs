@@ -262,13 +262,14 @@ fn shell_setup(xml: &mut Xml, account: Option<&str>, zone: Option<String>, priva
         xml.begin("UserAccounts", "");
         xml.begin("LocalAccounts", "");
         xml.begin("LocalAccount", " wcm:action=\"add\"");
+        xml.begin("Password", "");
+        xml.leaf("Value", "");
+        xml.leaf("PlainText", "true");
+        xml.end();
         xml.leaf("DisplayName", name);
         xml.leaf("Group", "Administrators");
         xml.leaf("Name", name);
-        xml.begin("Password", "");
-        xml.leaf("PlainText", "true");
-        xml.leaf("Value", "");
-        for _ in 0..4 {
+        for _ in 0..3 {
             xml.end();
         }
     }
@@ -317,10 +318,18 @@ fn account_name(name: &str) -> Result<&str> {
         let c = printable(&c.to_string());
         return Err(bad(&format!("has the character '{c}', which Windows forbids there")));
     }
-    if RESERVED.contains(&name.to_lowercase().as_str()) {
+    let lower = name.to_lowercase();
+    if RESERVED.contains(&lower.as_str()) || is_device(&lower) {
         return Err(bad("is one of Windows' own"));
     }
     Ok(name)
+}
+
+/// Names of devices: the folder of such a user could not be made.
+fn is_device(lower: &str) -> bool {
+    let port = lower.strip_prefix("com").or_else(|| lower.strip_prefix("lpt"));
+    matches!(lower, "con" | "prn" | "aux" | "nul")
+        || port.is_some_and(|number| matches!(number.as_bytes(), [b'1'..=b'9']))
 }
 
 fn locale(text: &str) -> Result<String> {

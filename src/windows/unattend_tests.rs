@@ -69,7 +69,12 @@ fn children_are_in_the_order_of_the_reference() {
             .filter(roxmltree::Node::is_element)
             .map(|child| child.attribute("name").unwrap_or(child.tag_name().name()))
             .collect();
-        assert!(names.is_sorted(), "{names:?}");
+        match node.tag_name().name() {
+            // The two that the reference's examples have in another order than the alphabet's.
+            "LocalAccount" => assert_eq!(names, ["Password", "DisplayName", "Group", "Name"]),
+            "Password" => assert_eq!(names, ["Value", "PlainText"]),
+            _ => assert!(names.is_sorted(), "{names:?}"),
+        }
     }
     assert!(got.xml.contains("processorArchitecture=\"arm64\""));
 }

@@ -377,6 +377,9 @@ impl Wim {
         }
         // As wimlib has it, every part is given room for the whole table.
         let fixed = HEADER + table.stored + self.header.xml.stored;
+        if fixed > limit {
+            return Err(Refusal::Oversized { bytes: fixed, limit });
+        }
         let (mut groups, mut last, mut size) = (Vec::new(), Vec::new(), 0_u64);
         for blob in blobs {
             let Resource { stored, .. } = blob.resource;

@@ -164,6 +164,9 @@ fn what_cannot_be_cut_is_told_apart() {
         assert_eq!(refusal(&image, 1 << 20), want);
     }
     let fixed = HEADER + 100 + utf16(XML).len() as u64;
+    // Nothing but what every part has, and that is too much already.
+    let empty = HEADER + utf16(XML).len() as u64;
+    assert_eq!(refusal(&wim(&[]), 100), Refusal::Oversized { bytes: empty, limit: 100 });
     let two = wim(&[(1000, METADATA), (1000, METADATA)]);
     assert_eq!(
         refusal(&two, 1999 + fixed),

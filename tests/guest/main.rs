@@ -26,3 +26,4 @@ mod machine;
 mod measure;
 mod pull;
 mod slow;
+mod windows;

@@ -143,6 +143,8 @@ pub fn problems(entries: &[Entry]) -> Vec<Problem> {
         let other = seen.insert((parent, key(name)), &entry.path);
         let troubles = [
             name_trouble(name),
+            // Its parent would be a folder without a name, which is not the root.
+            entry.path.starts_with('/').then_some(Trouble::NoName),
             other.map(|other| Trouble::SameAs(other.to_owned())),
             entry.len.filter(|len| *len > u64::from(u32::MAX)).map(Trouble::TooLarge),
             (!parent.is_empty() && directories.get(parent) != Some(&true))

@@ -69,6 +69,7 @@ fn problems_are_named_by_path() {
         file("a/fits", (1 << 32) - 1),
         file("none/x", 1),
         file("a/fits/x", 1),
+        file("/x", 1),
     ];
     let got: Vec<_> =
         problems(&entries).into_iter().map(|problem| (problem.path, problem.trouble)).collect();
@@ -78,9 +79,10 @@ fn problems_are_named_by_path() {
         ("a/big", Trouble::TooLarge(1 << 32)),
         ("none/x", Trouble::NoDirectory),
         ("a/fits/x", Trouble::NoDirectory),
+        ("/x", Trouble::NoName),
     ];
     assert_eq!(got, want.map(|(path, trouble)| (path.to_owned(), trouble)));
-    assert!(matches!(plan(&entries, VOLUME), Err(Refusal::Problems(p)) if p.len() == 5));
+    assert!(matches!(plan(&entries, VOLUME), Err(Refusal::Problems(p)) if p.len() == 6));
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn folder(
 ) -> Result<Vec<(String, NodeId)>, Fault> {
     let mut out = Vec::new();
     let mut cursor = DirCursor::default();
+    growth.list(folder, fs.stat(node).map_err(|e| fault(folder, e))?.len())?;
     while let Some(entry) = fs.readdir(node, cursor).map_err(|e| fault(folder, e))? {
         if entry.next_cursor() == cursor {
             return Err(Fault::at(folder, "its list of files has no end"));
@@ -105,7 +106,7 @@ fn folder(
                 out.push((path, entry.node()));
             }
             FileType::File => {
-                let runs = runs(fs, entry.node(), (&path, meta.len()))?;
+                let runs = runs(fs, growth, entry.node(), (&path, meta.len()))?;
                 growth.file(Node { path, len: Some(meta.len()), mtime, runs }, size)?;
             }
             _ => return Err(Fault::at(&path, "neither a file nor a folder")),
@@ -117,13 +118,19 @@ fn folder(
     Ok(out)
 }
 
-fn runs(fs: &mut Fs<'_>, node: NodeId, (path, len): (&str, u64)) -> Result<Vec<Run>, Fault> {
+fn runs(
+    fs: &mut Fs<'_>,
+    growth: &mut Growth,
+    node: NodeId,
+    (path, len): (&str, u64),
+) -> Result<Vec<Run>, Fault> {
     let mut out: Vec<Run> = Vec::new();
     let mut at = 0;
     while at < len {
         let mut batch = [Extent::new(0, 0); BATCH];
         let count = fs.extents(node, at, &mut batch).map_err(|e| fault(path, e))?;
         let found = batch.get(..count).unwrap_or_default();
+        growth.pieces(path, found.len())?;
         for extent in found {
             let hole = extent.file_offset().checked_sub(at);
             let hole = hole.ok_or_else(|| Fault::at(path, "its extents overlap"))?;
