@@ -239,7 +239,7 @@ struct Desktop(Sender<(String, String)>);
 
 #[zbus::interface(name = "org.freedesktop.Notifications")]
 impl Desktop {
-    #[expect(clippy::too_many_arguments, reason = "the specification has eight")]
+    #[allow(clippy::too_many_arguments, reason = "the specification has eight")]
     fn notify(
         &self,
         _app: String,

@@ -95,7 +95,7 @@ mod tests {
 
     #[zbus::interface(name = "org.freedesktop.Notifications")]
     impl Desktop {
-        #[expect(clippy::too_many_arguments, reason = "the specification has eight")]
+        #[allow(clippy::too_many_arguments, reason = "the specification has eight")]
         fn notify(
             &self,
             app: String,
