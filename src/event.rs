@@ -426,6 +426,9 @@ pub enum Event {
 pub trait Observer: Send {
     /// Called for every event in the order they were emitted, from one thread.
     fn on(&mut self, event: &Event);
+
+    /// Somebody asked how it stands (SIGUSR1). Screens say it; logs and records do not care.
+    fn state(&mut self) {}
 }
 
 /// Where engines put events. Cheap to clone.
@@ -455,11 +458,22 @@ impl Events {
     }
 }
 
-/// Feeds every event to every observer until all senders are gone.
-pub fn run_observers(events: &Receiver<Event>, observers: &mut [Box<dyn Observer>]) {
-    for event in events {
-        for observer in observers.iter_mut() {
-            observer.on(&event);
+/// Feeds every event to every observer until all senders are gone; between them, and while none
+/// come, passes on who `asked` for the state.
+pub fn run_observers(
+    events: &Receiver<Event>,
+    asked: &Receiver<()>,
+    observers: &mut [Box<dyn Observer>],
+) {
+    loop {
+        crossbeam_channel::select! {
+            recv(events) -> event => match event {
+                Ok(event) => observers.iter_mut().for_each(|observer| observer.on(&event)),
+                Err(_) => return,
+            },
+            recv(asked) -> asked => if asked.is_ok() {
+                observers.iter_mut().for_each(|observer| observer.state());
+            },
         }
     }
 }

@@ -107,6 +107,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "error",
             "event",
             "meter::series",
+            // Dots for the chart of a terminal, the same as those of `report --chart`.
+            "report::chart",
             "text",
             "units",
         ],

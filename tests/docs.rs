@@ -279,8 +279,18 @@ fn commands_in_the_documents_exist_with_their_flags() {
             seen.insert(subcommand);
         }
     }
-    let all =
-        ["bench", "demo", "devices", "discard", "download", "flash", "images", "report", "verify"];
+    let all = [
+        "bench",
+        "completions",
+        "demo",
+        "devices",
+        "discard",
+        "download",
+        "flash",
+        "images",
+        "report",
+        "verify",
+    ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
 }
 
@@ -288,7 +298,15 @@ fn commands_in_the_documents_exist_with_their_flags() {
 fn links_between_the_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut checked = 0;
-    for name in ["README.md", "docs/sim.md", "docs/safety.md", "docs/record.md", "docs/design.md"] {
+    for name in [
+        "README.md",
+        "README.ja.md",
+        "docs/sim.md",
+        "docs/safety.md",
+        "docs/record.md",
+        "docs/design.md",
+        "docs/packaging.md",
+    ] {
         let page = document(name);
         let folder = root.join(name).parent().unwrap().to_owned();
         for link in page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
@@ -351,6 +369,28 @@ fn the_page_of_the_simulated_stick_explains_and_shows_every_key_and_effect() {
         count += 1;
     }
     assert!(count >= 19, "{count}");
+}
+
+#[test]
+fn the_japanese_readme_has_the_same_commands_blocks_links_and_codes() {
+    let (english, japanese) = (document("README.md"), document("README.ja.md"));
+    assert_eq!(commands(&japanese), commands(&english));
+    for language in ["console", "csv"] {
+        assert_eq!(blocks(&japanese, language), blocks(&english, language), "{language}");
+    }
+    let headings = |page: &str| page.lines().filter(|line| line.starts_with('#')).count();
+    assert_eq!(headings(&japanese), headings(&english));
+    let links = |page: &str| -> BTreeSet<String> {
+        let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap().to_owned());
+        links.filter(|link| !link.starts_with("README")).collect()
+    };
+    assert_eq!(links(&japanese), links(&english));
+    let codes = |page: &str| -> Vec<Vec<String>> {
+        let rows = rows(page).into_iter().filter(|row| row.len() == 3);
+        rows.map(|row| row[..2].to_vec()).skip(1).collect()
+    };
+    assert_eq!(codes(&japanese), codes(&english));
+    assert!(quoted(&english).is_subset(&quoted(&japanese)), "words in backticks");
 }
 
 /// Every key in a JSON value.

@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use super::discard::DiscardArgs;
 use super::probe::Probe;
+use super::screen_args::{ColorWord, Screen};
 use crate::digest::{Digest, Sha256};
 use crate::source::http::transfer::Patience;
 use crate::units::{Bytes, parse_duration};
@@ -18,6 +20,9 @@ use crate::units::{Bytes, parse_duration};
 #[command(version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
+    /// Colour messages on standard error
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorWord,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -50,6 +55,20 @@ pub(crate) enum Command {
     Images(Images),
     /// Try it without hardware: write, verify and report onto a file
     Demo(Demo),
+    /// Print what a shell needs to complete commands, options and files
+    Completions {
+        /// Which shell: `mediawriter completions bash >~/.local/share/bash-completion/completions/mediawriter`
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: ShellWord,
+    },
+}
+
+/// Shells whose completions are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellWord {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Where results go.
@@ -67,6 +86,8 @@ pub(crate) struct Output {
     /// Print errors only
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) screen: Screen,
 }
 
 /// What is known of the source.
@@ -81,7 +102,7 @@ pub(crate) struct Origin {
     pub(crate) image_sha256: Option<Sha256>,
     /// Block map of the image: only what it maps is written and verified; `none`: not even the one
     /// that lies beside SOURCE [default: SOURCE.bmap]
-    #[arg(long, value_name = "FILE|URL|none", help_heading = "Source")]
+    #[arg(long, value_name = "FILE|URL|none", value_hint = ValueHint::FilePath, help_heading = "Source")]
     pub(crate) bmap: Option<String>,
     /// The file in a zip archive that is the image, where it holds several
     #[arg(long, value_name = "NAME", help_heading = "Source")]
@@ -90,10 +111,10 @@ pub(crate) struct Origin {
     #[arg(long, value_name = "SIZE", help_heading = "Source")]
     pub(crate) decode_memory: Option<Bytes>,
     /// The publisher's list of checksums [default: what lies beside SOURCE: SHA256SUMS, ...]
-    #[arg(long, value_name = "FILE|URL", help_heading = "Source")]
+    #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::FilePath, help_heading = "Source")]
     pub(crate) checksums: Option<String>,
     /// The OpenPGP signature over that list [default: what lies beside the list]
-    #[arg(long, value_name = "FILE|URL", requires = "checksums", help_heading = "Source")]
+    #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::FilePath, requires = "checksums", help_heading = "Source")]
     pub(crate) signature: Option<String>,
     /// OpenPGP keys that may have signed, besides those in the program; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Source")]
@@ -151,10 +172,10 @@ pub(crate) enum SparseWhen {
 pub(crate) struct Flash {
     /// Image file, name in the catalogue (`mediawriter images`), http(s) address, or - for standard
     /// input
-    #[arg(value_name = "SOURCE")]
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
     pub(crate) source: OsString,
     /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub(crate) target: Option<OsString>,
     #[command(flatten)]
     pub(crate) origin: Origin,
@@ -201,10 +222,10 @@ pub(crate) struct Flash {
 #[derive(Args, Debug)]
 pub(crate) struct Verify {
     /// Block device, partition, file, or sim:...
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub(crate) target: OsString,
     /// Image file to compare with
-    #[arg(value_name = "SOURCE")]
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
     pub(crate) source: Option<OsString>,
     #[command(flatten)]
     pub(crate) origin: Origin,
@@ -237,48 +258,15 @@ pub(crate) struct VerifyOutput {
     /// Print errors only
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) screen: Screen,
 }
 
 impl From<VerifyOutput> for Output {
     fn from(typed: VerifyOutput) -> Self {
-        let VerifyOutput { log, save_record, json, quiet } = typed;
-        Self { log, record: save_record, json, quiet }
+        let VerifyOutput { log, save_record, json, quiet, screen } = typed;
+        Self { log, record: save_record, json, quiet, screen }
     }
-}
-
-#[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
-pub(crate) struct DiscardArgs {
-    /// Block device, existing file, or sim:...
-    #[arg(value_name = "TARGET", required_unless_present = "trim")]
-    pub(crate) target: Option<OsString>,
-    /// Trim the free space of the filesystem mounted at PATH (FITRIM); a disk: of all that are
-    /// mounted from it. No data is lost
-    #[arg(long, value_name = "PATH", conflicts_with = "target")]
-    pub(crate) trim: Option<PathBuf>,
-    /// First byte
-    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "trim")]
-    pub(crate) offset: Bytes,
-    /// Number of bytes [default: to the end]
-    #[arg(long, value_name = "SIZE", conflicts_with = "trim")]
-    pub(crate) length: Option<Bytes>,
-    /// Secure discard (BLKSECDISCARD), where the drive has it
-    #[arg(long, conflicts_with_all = ["zero", "trim"])]
-    pub(crate) secure: bool,
-    /// Zeros afterwards (BLKZEROOUT), by the drive or by writing them
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) zero: bool,
-    /// Read 64 places afterwards and say what they return
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) sample: bool,
-    /// Let the kernel use UNMAP on a drive that announces it though the kernel does not offer it
-    /// (writes provisioning_mode); read the risk that `discard` prints first
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) enable_unmap: bool,
-    #[command(flatten)]
-    pub(crate) gate: Gate,
-    #[command(flatten)]
-    pub(crate) output: Output,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -313,7 +301,7 @@ pub(crate) enum EngineWord {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct Bench {
     /// Block devices, existing files, or sim:...; several are measured in turn, round by round
-    #[arg(value_name = "TARGET", required = true)]
+    #[arg(value_name = "TARGET", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) targets: Vec<OsString>,
     /// What is measured
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "read")]

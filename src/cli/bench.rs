@@ -42,12 +42,15 @@ pub(super) fn run(args: &Bench, words: &[OsString], cancel: &CancelToken) -> Res
         Err(error) => return never_began(words, &args.output, error),
     };
     let runs = targets.len() * usize::try_from(args.repeat).unwrap_or(1);
-    let mut worst = ExitCode::SUCCESS;
+    let (mut worst, mut left) = (ExitCode::SUCCESS, runs);
     // A round robin: heat and caches of one have time to calm down while the others work.
     for round in 1..=args.repeat {
         for target in &mut targets {
             cancel.check()?;
-            let output = output(args, target.as_ref(), round, runs)?;
+            left -= 1;
+            let mut output = output(args, target.as_ref(), round, runs)?;
+            // One job for the person who waits.
+            output.screen.notify &= left == 0;
             let measured = measure(args, target, round, (words, cancel, output, &labels))?;
             if measured != ExitCode::SUCCESS {
                 worst = measured;

@@ -102,7 +102,7 @@ fn measure(
     let steps = steps(profile, device.geometry(), &wishes)?;
     let size = device.geometry().size;
     let target = Target::Sim(Box::new(spec));
-    let output = Output { record: Some(path.to_owned()), quiet: true, log: None, json: false };
+    let output = Output { record: Some(path.to_owned()), quiet: true, ..Output::default() };
     let session = Session::start("bench", words, output, clock, (cancel.clone(), target.name()))?;
     session.edit(|record| {
         record.device = Some(target.facts());

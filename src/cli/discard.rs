@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::DiscardArgs;
+use clap::Args;
+
+use super::args::{Gate, Output};
 use super::open::{Opened, Target, Wish, ask, resolve};
 use super::session::{Session, never_began};
 use super::usage;
@@ -25,6 +27,41 @@ use crate::text::{printable, printable_path, shell_word};
 use crate::ui;
 use crate::ui::devices::{Verdict, detail};
 use crate::units::Bytes;
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
+pub(crate) struct DiscardArgs {
+    /// Block device, existing file, or sim:...
+    #[arg(value_name = "TARGET", required_unless_present = "trim", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) target: Option<OsString>,
+    /// Trim the free space of the filesystem mounted at PATH (FITRIM); a disk: of all that are
+    /// mounted from it. No data is lost
+    #[arg(long, value_name = "PATH", conflicts_with = "target")]
+    pub(crate) trim: Option<PathBuf>,
+    /// First byte
+    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "trim")]
+    pub(crate) offset: Bytes,
+    /// Number of bytes [default: to the end]
+    #[arg(long, value_name = "SIZE", conflicts_with = "trim")]
+    pub(crate) length: Option<Bytes>,
+    /// Secure discard (BLKSECDISCARD), where the drive has it
+    #[arg(long, conflicts_with_all = ["zero", "trim"])]
+    pub(crate) secure: bool,
+    /// Zeros afterwards (BLKZEROOUT), by the drive or by writing them
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) zero: bool,
+    /// Read 64 places afterwards and say what they return
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) sample: bool,
+    /// Let the kernel use UNMAP on a drive that announces it though the kernel does not offer it
+    /// (writes provisioning_mode); read the risk that `discard` prints first
+    #[arg(long, conflicts_with = "trim")]
+    pub(crate) enable_unmap: bool,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
 
 pub(super) fn run(args: &DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output = args.output.clone();

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
@@ -15,6 +15,7 @@ pub mod args;
 mod bench;
 mod bmap;
 mod championship;
+pub mod completions;
 mod demo;
 mod devices;
 mod discard;
@@ -28,6 +29,7 @@ mod origin;
 mod probe;
 mod remote;
 mod report;
+mod screen_args;
 mod session;
 mod source;
 mod trim;
@@ -36,11 +38,19 @@ mod windows;
 mod windows_args;
 
 use args::{Cli, Command};
+use screen_args::ColorWord;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&words) {
+    let coloured = colour(&words);
+    let help = match coloured {
+        ColorWord::Auto => clap::ColorChoice::Auto,
+        ColorWord::Always => clap::ColorChoice::Always,
+        ColorWord::Never => clap::ColorChoice::Never,
+    };
+    let parsed = Cli::command().color(help).try_get_matches_from(&words);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; a closed pipe is nobody's.
@@ -48,6 +58,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    ui::color::choose(cli.color.into());
+    // In a panic too.
+    let _title = ui::title::Restored;
+    signals::before_the_end(ui::title::restore);
     let run = Run { words, typed: cli };
     let done = signals::install().and_then(|cancel| run.command(cancel));
     match done {
@@ -59,10 +73,23 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What `--color` says, before the command line is understood: help and usage errors are coloured
+/// as well.
+fn colour(words: &[OsString]) -> ColorWord {
+    let texts: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let joined = texts.iter().find_map(|word| word.strip_prefix("--color="));
+    let apart = || texts.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1]);
+    let word = joined.or_else(apart).and_then(|word| ColorWord::from_str(word, false).ok());
+    word.unwrap_or_default()
+}
+
 /// A failure's exit code; a signal's own death, so that a calling shell sees it.
 fn exit(kind: Kind) -> ExitCode {
     match kind {
-        Kind::Cancelled(signal) => signals::reraise(signal),
+        Kind::Cancelled(signal) => {
+            ui::title::restore();
+            signals::reraise(signal)
+        }
         _ => ExitCode::from(kind.exit_code()),
     }
 }
@@ -89,6 +116,10 @@ impl Run {
             Command::Devices(args) => Ok(devices::run(&args)),
             Command::Images(args) => images::run(&args),
             Command::Demo(args) => demo::run(&args, &words, cancel),
+            Command::Completions { shell } => {
+                completions::run(shell);
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 }

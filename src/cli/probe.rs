@@ -23,7 +23,7 @@ use crate::units::Bytes;
 #[derive(Args, Debug)]
 pub(crate) struct Probe {
     /// Block device, existing file, or sim:...
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     pub(crate) target: OsString,
     /// Yes, everything on it may be overwritten
     #[arg(long)]

@@ -16,12 +16,13 @@ use crate::flow::Context;
 use crate::host::facts::{HostFacts, governor};
 use crate::host::inhibit::{Inhibitor, inhibit};
 use crate::host::invoker::{CreateMode, Invoker};
-use crate::host::power;
+use crate::host::notify::notify;
+use crate::host::{power, signals};
 use crate::report::record::Remark;
 use crate::report::{RecordBuilder, RunRecord, timing_report, without_secrets};
-use crate::text::printable_path;
+use crate::text::{printable, printable_path};
 use crate::time::{Clock, wall_clock};
-use crate::ui::{self, JsonLines, PlainScreen, SecondsLog, TtyScreen};
+use crate::ui::{self, JsonLines, PlainScreen, SecondsLog, StateScreen, Title, TtyScreen};
 
 /// A run that has begun.
 pub(super) struct Session {
@@ -109,17 +110,12 @@ impl Session {
                 &record.started,
             )));
         }
-        if !output.quiet {
-            observers.push(if TtyScreen::fits() {
-                Box::new(TtyScreen::stderr())
-            } else {
-                Box::new(PlainScreen::new(Box::new(io::stderr())))
-            });
-        }
+        observers.extend(screens(&output, &target));
         observers.push(Box::new(builder.clone()));
         let held = Held::for_a_job(clock.is_virtual());
         builder.edit(|record| held.describe(record));
-        let observers = thread::spawn(move || run_observers(&received, &mut observers));
+        let asked = signals::asked();
+        let observers = thread::spawn(move || run_observers(&received, &asked, &mut observers));
         let cx = Context { clock, events, cancel, target };
         Ok(Self {
             cx,
@@ -142,6 +138,7 @@ impl Session {
         let Self { cx, builder, observers, output, name, log_failure, _held } = self;
         let kind = result.as_ref().err().map(Error::kind);
         let slept = cx.clock.slept();
+        let target = cx.target.clone();
         cx.events.emit(Event::Finished(ending(result)));
         drop(cx);
         // A panic of a screen must not change the verdict on the medium.
@@ -167,6 +164,13 @@ impl Session {
         if let Some(failure) = log_failure.as_ref().and_then(ui::Failure::get) {
             ui::talk(&format!("warning: the log is not complete: {failure}"));
         }
+        // Last, because the bus may be slow; whether it worked changes nothing.
+        if output.screen.notify
+            && let Err(why) = tell_the_desktop(result, &target)
+            && !output.quiet
+        {
+            ui::talk(&format!("note: no notification: {why}"));
+        }
         match kind {
             Some(kind) => exit(kind),
             // Asked for by name, it is part of the job.
@@ -174,6 +178,38 @@ impl Session {
             None => ExitCode::SUCCESS,
         }
     }
+}
+
+/// What a person looks at: on a terminal a line that moves, elsewhere lines.
+fn screens(output: &Output, target: &str) -> Vec<Box<dyn Observer>> {
+    if output.quiet {
+        return vec![Box::new(StateScreen::stderr())];
+    }
+    let mut screens: Vec<Box<dyn Observer>> = Vec::new();
+    let moves = TtyScreen::fits();
+    if Title::fits() {
+        screens.push(Box::new(Title::stderr(target)));
+    }
+    if output.screen.chart && !moves {
+        ui::talk("note: --chart needs a terminal; --log has the same numbers");
+    }
+    screens.push(if moves {
+        Box::new(TtyScreen::stderr().with_chart(output.screen.chart))
+    } else {
+        Box::new(PlainScreen::stderr())
+    });
+    screens
+}
+
+fn tell_the_desktop(result: &Result<String>, target: &str) -> std::result::Result<(), String> {
+    let (summary, message) = match result {
+        Ok(message) => ("mediawriter: done".to_owned(), message.clone()),
+        Err(error) => (
+            format!("mediawriter: FAILED (exit code {})", error.kind().exit_code()),
+            error.message(),
+        ),
+    };
+    notify(&summary, &printable(&format!("{target}: {message}")))
 }
 
 fn print_report(record: &RunRecord, json: bool) {

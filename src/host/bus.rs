@@ -1,7 +1,8 @@
-//! One method call to a service on the system bus, which may be missing, silent or slow.
+//! One method call to a service on a bus, which may be missing, silent or slow.
 //!
 //! Sources: D-Bus Specification 0.43 (addresses; "Well-known Message Bus Instances").
 
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use zbus::{Connection, DynamicType, Message};
 
+use super::invoker::Invoker;
 use crate::text::printable_path;
 
 /// How long anything on the bus may take, connecting included.
@@ -45,23 +47,24 @@ pub(crate) struct Reply {
 /// The socket of the system bus, or why there is none to try.
 pub(crate) fn system_bus() -> Result<PathBuf, String> {
     let address = std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_default();
-    socket_of(&address)
+    let address = if address.is_empty() { format!("unix:path={SYSTEM_BUS}") } else { address };
+    socket_of(&address, "system")
 }
 
-fn socket_of(address: &str) -> Result<PathBuf, String> {
-    let candidates =
-        if address.is_empty() { vec![PathBuf::from(SYSTEM_BUS)] } else { paths_in(address) };
+/// The socket file in an address; `which` bus it is, for the message.
+pub(super) fn socket_of(address: &str, which: &str) -> Result<PathBuf, String> {
+    let candidates = paths_in(address);
     match candidates.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
         None => match candidates.first() {
-            Some(path) => Err(format!("no system D-Bus: {} does not exist", printable_path(path))),
-            None => Err("no system D-Bus: its address names no socket file".into()),
+            Some(path) => Err(format!("no {which} D-Bus: {} does not exist", printable_path(path))),
+            None => Err(format!("no {which} D-Bus: its address names no socket file")),
         },
     }
 }
 
 /// The socket files in a D-Bus address, `unix:path=/a,guid=b;tcp:host=c`. Other transports are
-/// left out: a system bus has no use for them, and some start programs.
+/// left out: no bus of ours has a use for them, and some start programs.
 fn paths_in(address: &str) -> Vec<PathBuf> {
     address
         .split(';')
@@ -95,12 +98,50 @@ pub(crate) fn call<B>(socket: &Path, method: Method, body: B) -> Result<Reply, S
 where
     B: Serialize + DynamicType + Send + 'static,
 {
+    call_with(|| Ok(None), socket, method, body)
+}
+
+/// The same on a bus of this person: a session bus lets nobody else in, not even root.
+pub(super) fn call_as<B>(
+    person: &Invoker,
+    socket: &Path,
+    method: Method,
+    body: B,
+) -> Result<Reply, String>
+where
+    B: Serialize + DynamicType + Send + 'static,
+{
+    if !person.is_other() {
+        return call(socket, method, body);
+    }
+    let person = person.clone();
+    call_with(
+        move || person.connect_on_this_thread().map(|()| Some(person.uid)),
+        socket,
+        method,
+        body,
+    )
+}
+
+/// `become_` says in the thread of the call as whom it connects, if not as everybody here.
+fn call_with<B>(
+    become_: impl FnOnce() -> io::Result<Option<u32>> + Send + 'static,
+    socket: &Path,
+    method: Method,
+    body: B,
+) -> Result<Reply, String>
+where
+    B: Serialize + DynamicType + Send + 'static,
+{
     let (sender, receiver) = mpsc::channel();
     let socket = socket.to_owned();
     thread::Builder::new()
         .name("dbus".into())
         .spawn(move || {
-            let answer = zbus::block_on(connect_and_call(&socket, method, &body));
+            let answer = match become_() {
+                Ok(uid) => zbus::block_on(connect_and_call(&socket, uid, method, &body)),
+                Err(error) => Err(error.into()),
+            };
             // An answer that comes too late is dropped, and what it granted with it.
             sender.send(answer).ok();
         })
@@ -112,12 +153,20 @@ where
     }
 }
 
-async fn connect_and_call<B>(socket: &Path, method: Method, body: &B) -> zbus::Result<Reply>
+async fn connect_and_call<B>(
+    socket: &Path,
+    uid: Option<u32>,
+    method: Method,
+    body: &B,
+) -> zbus::Result<Reply>
 where
     B: Serialize + DynamicType,
 {
     let stream = UnixStream::connect(socket).map_err(zbus::Error::from)?;
-    let builder = zbus::connection::Builder::unix_stream(stream).method_timeout(PATIENCE);
+    let mut builder = zbus::connection::Builder::unix_stream(stream).method_timeout(PATIENCE);
+    if let Some(uid) = uid {
+        builder = builder.user_id(uid);
+    }
     let connection = builder.build().await?;
     let message = connection
         .call_method(Some(method.service), method.object, Some(method.interface), method.name, body)
@@ -199,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_bus_that_is_not_there_is_said_to_be_missing() {
-        let missing = socket_of("unix:path=/nonexistent/bus").unwrap_err();
+        let missing = socket_of("unix:path=/nonexistent/bus", "system").unwrap_err();
         assert_eq!(missing, "no system D-Bus: /nonexistent/bus does not exist");
-        let other = socket_of("tcp:host=localhost,port=1").unwrap_err();
+        let other = socket_of("tcp:host=localhost,port=1", "system").unwrap_err();
         assert_eq!(other, "no system D-Bus: its address names no socket file");
     }
 }

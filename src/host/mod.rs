@@ -7,6 +7,7 @@ mod bus;
 pub mod facts;
 pub mod inhibit;
 pub mod invoker;
+pub mod notify;
 pub mod power;
 pub mod privilege;
 pub mod signals;

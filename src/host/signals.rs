@@ -2,6 +2,8 @@
 //! medium unbootable, says so, and `main` ends the process by the same signal, so that shells and
 //! service managers see how it ended (130 and 143 in a shell).
 //!
+//! SIGUSR1 asks a job for its state ([`asked`]), as it asks dd; Linux has no SIGINFO.
+//!
 //! No handler is installed: the signals are blocked in every thread and one thread takes them with
 //! sigwait(3). So their default action stays in place (signal(7)) and needs no unsafe code to be
 //! restored. A program that this process started would inherit the blocked mask across execve(2);
@@ -9,9 +11,11 @@
 
 use std::fs;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::cancel::CancelToken;
@@ -25,6 +29,22 @@ const POLITE: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// at once to the command's group, and logind sends SIGTERM and SIGHUP together.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
+/// Who wants to know how the job stands. One request is as good as several.
+static ASKED: OnceLock<(Sender<()>, Receiver<()>)> = OnceLock::new();
+
+/// What is still to be done when the process is ended at once.
+static LAST_WORDS: OnceLock<fn()> = OnceLock::new();
+
+/// A message for each time that somebody wants to know how the job stands.
+pub fn asked() -> Receiver<()> {
+    ASKED.get_or_init(|| bounded(1)).1.clone()
+}
+
+/// Has `act` called before a second signal ends the process at once. It must not take long.
+pub fn before_the_end(act: fn()) {
+    LAST_WORDS.get_or_init(|| act);
+}
+
 /// Blocks the signals in this thread and in those it starts from now on, and starts the thread
 /// that waits for them. Call it in `main` before any thread exists: one that does not block them
 /// would be ended by them, and the process with it.
@@ -33,7 +53,8 @@ pub fn install() -> Result<CancelToken> {
     // A signal that was ignored at the start stays so: nohup, and `&` in shells without job
     // control. Were it blocked, it would be queued and seen nevertheless (`sig_ignored` in
     // kernel/signal.c).
-    let set: SigSet = POLITE.into_iter().filter(|s| !is_in(ignored, *s)).collect();
+    let watched = POLITE.into_iter().chain([Signal::SIGUSR1]);
+    let set: SigSet = watched.filter(|s| !is_in(ignored, *s)).collect();
     set.thread_block().context(|| "cannot block signals".into())?;
     let token = CancelToken::default();
     let watched = token.clone();
@@ -58,10 +79,19 @@ fn watch(set: SigSet, token: &CancelToken) {
     let clock = SystemClock::start();
     let mut patience = Patience::default();
     while let Ok(signal) = set.wait() {
+        if signal == Signal::SIGUSR1 {
+            // Handed on, not answered here: this thread must never wait for a terminal. Full means
+            // that a request waits already.
+            ASKED.get_or_init(|| bounded(1)).0.try_send(()).ok();
+            continue;
+        }
         match patience.on(signal, clock.now()) {
             Reaction::Stop => token.cancel(signal as i32),
             Reaction::Nothing => {}
             Reaction::End => {
+                if let Some(act) = LAST_WORDS.get() {
+                    act();
+                }
                 end_by(signal);
                 exit_now(Kind::Cancelled(signal as i32).exit_code());
             }

@@ -4,18 +4,23 @@
 //! holds up nobody else.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
 
+mod chart;
+pub mod color;
 pub mod confirm;
 pub mod devices;
+mod fold;
 pub mod images;
 mod jsonl;
 mod lines;
 mod plain;
 mod seclog;
+mod state;
+pub mod title;
 mod tty;
 mod view;
 
@@ -23,6 +28,8 @@ pub use crate::text::printable;
 pub use jsonl::JsonLines;
 pub use plain::PlainScreen;
 pub use seclog::SecondsLog;
+pub use state::StateScreen;
+pub use title::Title;
 pub use tty::{TtyScreen, columns, speaks_unicode};
 
 /// Where a screen or log writes to.
@@ -33,6 +40,8 @@ pub type Writer = Box<dyn Write + Send>;
 struct Sink {
     writer: Writer,
     stopped: bool,
+    /// Lines are for standard error, which may be coloured.
+    coloured: bool,
     failure: Failure,
 }
 
@@ -49,7 +58,12 @@ impl Failure {
 
 impl Sink {
     fn new(writer: Writer) -> Self {
-        Self { writer, stopped: false, failure: Failure::default() }
+        Self { writer, stopped: false, coloured: false, failure: Failure::default() }
+    }
+
+    /// Standard error.
+    fn stderr() -> Self {
+        Self { coloured: true, ..Self::new(Box::new(io::stderr())) }
     }
 
     /// Writes and flushes `text`.
@@ -68,6 +82,7 @@ impl Sink {
 
     /// Writes a line.
     fn line(&mut self, text: &str) {
+        let text = if self.coloured { color::line(text) } else { text.into() };
         self.put(&format!("{text}\n"));
     }
 }
@@ -81,11 +96,18 @@ pub fn print_error(error: &Error) {
 
 /// Prints text, clean already, on standard error. Whoever closed it has seen enough.
 pub fn talk(text: &str) {
+    let text = color::line(text);
     io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
 }
 
-/// Prints text, clean already, on standard output.
+/// Columns that lists and reports are made for.
+const MADE_FOR: usize = 80;
+
+/// Prints text, clean already, on standard output; on a narrow terminal folded, unless it is JSON.
 pub fn print(text: &str) {
+    let narrow = io::stdout().is_terminal() && columns() < MADE_FOR;
+    let folded = (narrow && !text.starts_with(['{', '['])).then(|| fold::folded(text, columns()));
+    let text = folded.as_deref().unwrap_or(text);
     io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).ok();
 }
 

@@ -6,7 +6,7 @@ use super::view::View;
 use super::{Sink, Writer};
 use crate::event::{Event, Observer, Phase};
 use crate::meter::series;
-use crate::units::{Bytes, spoken};
+use crate::units::Bytes;
 
 /// Writes a line for each row and each message.
 #[derive(Debug)]
@@ -20,6 +20,11 @@ impl PlainScreen {
     pub fn new(writer: Writer) -> Self {
         Self { sink: Sink::new(writer), view: View::default() }
     }
+
+    /// A screen on standard error.
+    pub fn stderr() -> Self {
+        Self { sink: Sink::stderr(), view: View::default() }
+    }
 }
 
 impl Observer for PlainScreen {
@@ -32,13 +37,17 @@ impl Observer for PlainScreen {
             }
             // The last row is part of a second, and the phase's own line follows at once.
             Event::Sample(row) if series::is_full(row) => {
-                self.sink.line(&format!("{:<8} {}", row.phase.name(), row_of(&self.view)));
+                self.sink.line(&format!("{:<8} {}", row.phase.name(), self.view.row()));
             }
             _ => {}
         }
         for line in lines(event) {
             self.sink.line(&line);
         }
+    }
+
+    fn state(&mut self) {
+        self.sink.line(&self.view.state());
     }
 }
 
@@ -57,25 +66,6 @@ fn may_take_long(phase: Phase) -> bool {
         | Phase::Verify => true,
         Phase::Settle | Phase::Clear | Phase::Release | Phase::Sample | Phase::Files => false,
     }
-}
-
-/// Time since the phase began, bytes done, speed of this second, speed of the phase, time left.
-fn row_of(view: &View) -> String {
-    let (elapsed, done) = (view.elapsed().as_secs_f64(), Bytes(view.done).binary());
-    if view.done == 0 && view.way().is_none() {
-        return format!("{elapsed:>7.1} s");
-    }
-    let of = match (view.total, view.percent()) {
-        (Some(total), Some(percent)) => {
-            format!(" of {}  {percent:>3} %", Bytes(total).binary())
-        }
-        // The image's size is not known; the file's is.
-        (None, Some(percent)) => format!("  {percent:>3} % of the file"),
-        _ => String::new(),
-    };
-    let left = view.time_left().map(|left| format!("  ETA {}", spoken(left))).unwrap_or_default();
-    let (rate, mean) = (view.rate(), view.mean().decimal());
-    format!("{elapsed:>7.1} s  {done:>10}{of}  {rate}  mean {mean}{left}")
 }
 
 #[cfg(test)]

@@ -10,23 +10,30 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::lines::lines;
 use super::view::View;
-use super::{Sink, Writer};
+use super::{Sink, chart};
 use crate::event::{Event, Observer};
 use crate::meter::series;
 use crate::units::{Bytes, spoken};
 
 /// Width that is assumed when the terminal does not say.
 const USUAL: usize = 80;
+/// The same for lines.
+const USUAL_LINES: usize = 24;
 /// Columns that a bar needs to be worth its place.
 const BAR: usize = 14;
 /// Seconds in the line of blocks.
 const SPARK: usize = 20;
 
+/// Asks for columns and lines of the terminal.
+type Size = Box<dyn Fn() -> (usize, usize) + Send>;
+
 /// A progress line with messages above it.
 pub struct TtyScreen {
     bar: ProgressBar,
     view: View,
-    width: Box<dyn Fn() -> usize + Send>,
+    size: Size,
+    /// Whether the speeds are drawn below the line.
+    chart: bool,
     /// Whether the terminal can show block characters.
     blocks: bool,
     /// Takes the messages; the same terminal as the bar's.
@@ -50,13 +57,20 @@ pub fn columns() -> usize {
 impl TtyScreen {
     /// A screen on standard error. For terminals; elsewhere messages are written and no progress.
     pub fn stderr() -> Self {
-        let width = || {
+        let size = || {
             let size = terminal_size::terminal_size_of(io::stderr());
-            size.map_or(USUAL, |(width, _)| usize::from(width.0))
+            size.map_or((USUAL, USUAL_LINES), |(width, height)| (width.0.into(), height.0.into()))
         };
         let blocks = speaks_unicode();
         let target = ProgressDrawTarget::stderr_with_hz(10);
-        Self::new(target, Box::new(width), blocks, Box::new(io::stderr()))
+        Self::new(target, Box::new(size), blocks, Sink::stderr())
+    }
+
+    /// The same with a chart of the phase below the line.
+    #[must_use]
+    pub fn with_chart(mut self, chart: bool) -> Self {
+        self.chart = chart;
+        self
     }
 
     /// Whether standard error is a terminal on which a line can be redrawn.
@@ -65,22 +79,19 @@ impl TtyScreen {
         io::stderr().is_terminal() && !dumb
     }
 
-    fn new(
-        target: ProgressDrawTarget,
-        width: Box<dyn Fn() -> usize + Send>,
-        blocks: bool,
-        writer: Writer,
-    ) -> Self {
+    fn new(target: ProgressDrawTarget, size: Size, blocks: bool, sink: Sink) -> Self {
         let bar = ProgressBar::with_draw_target(None, target);
-        let screen = Self { bar, view: View::default(), width, blocks, sink: Sink::new(writer) };
+        let screen = Self { bar, view: View::default(), size, chart: false, blocks, sink };
         screen.style("");
         screen
     }
 
     fn draw(&self) {
-        let Line { prefix, bar, message } = render(&self.view, (self.width)(), self.blocks);
+        let (width, _) = (self.size)();
+        let Line { prefix, bar, message } = render(&self.view, width, self.blocks);
         let bar = if bar { " [{wide_bar}] " } else { "" };
-        self.style(&format!("{prefix}{bar}{message}"));
+        let below: String = self.drawn().iter().map(|line| format!("\n{line}")).collect();
+        self.style(&format!("{prefix}{bar}{message}{below}"));
         let (done, total) = self.view.way().unwrap_or((0, 0));
         let done = done.min(total);
         // One update is one redraw: no part of the line is ever older than another.
@@ -90,8 +101,17 @@ impl TtyScreen {
         });
     }
 
+    /// The chart, where one is wanted: a third of the terminal, eight lines at most.
+    fn drawn(&self) -> Vec<String> {
+        if !self.chart {
+            return Vec::new();
+        }
+        let (width, height) = (self.size)();
+        chart::lines(&self.view.rows, width, (height / 3).min(8), !self.blocks)
+    }
+
     fn style(&self, template: &str) {
-        // The template is made of names of phases and numbers, which have no braces.
+        // The template is made of names of phases, numbers and dots, which have no braces.
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("=> "));
         }
@@ -109,12 +129,22 @@ impl Observer for TtyScreen {
         self.view.on(event);
         match event {
             Event::PhaseStarted { .. } | Event::Progress { .. } | Event::Sample(_) => self.draw(),
+            // It stays to be looked at, above the phase's own line.
+            Event::PhaseEnded(_) => {
+                for line in self.drawn() {
+                    self.print(&line);
+                }
+            }
             Event::Finished(_) => self.bar.finish_and_clear(),
             _ => {}
         }
         for line in lines(event) {
             self.print(&line);
         }
+    }
+
+    fn state(&mut self) {
+        self.print(&self.view.state());
     }
 }
 
@@ -323,7 +353,12 @@ mod tests {
     fn screen(glass: &Glass) -> TtyScreen {
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(glass.clone()), 255);
         let width = glass.width;
-        TtyScreen::new(target, Box::new(move || width), true, Box::new(glass.clone()))
+        TtyScreen::new(
+            target,
+            Box::new(move || (width, 24)),
+            true,
+            Sink::new(Box::new(glass.clone())),
+        )
     }
 
     fn half_way() -> View {
@@ -436,6 +471,27 @@ mod tests {
     }
 
     #[test]
+    fn the_chart_stands_below_the_line_while_a_phase_runs_and_stays_above_when_it_ended() {
+        let glass = Glass::new(60);
+        let mut screen = screen(&glass).with_chart(true);
+        let view = half_way();
+        screen.on(&Event::PhaseStarted { phase: Phase::Write, total: Some(8 << 30) });
+        for row in &view.rows {
+            screen.on(&Event::Sample(*row));
+        }
+        let shown = glass.shown();
+        assert!(shown[0].starts_with("write     47 % [="), "{shown:#?}");
+        assert_eq!(shown[1], "0 to 374.3 MB/s, a column of dots is 1 s");
+        // Five seconds, one without anything, six seconds.
+        assert_eq!(shown.last().unwrap(), "\u{28ff}\u{28ff}\u{2847}\u{28ff}\u{28ff}\u{28ff}");
+        assert_eq!(shown.len(), 1 + 8, "{shown:#?}");
+        screen.state();
+        assert!(glass.shown()[0].starts_with("state: write       12.0 s"), "{:#?}", glass.shown());
+        drop(screen);
+        assert!(!glass.shown().concat().contains('\u{28ff}'), "{:#?}", glass.shown());
+    }
+
+    #[test]
     fn a_screen_that_is_dropped_clears_its_line() {
         let glass = Glass::new(60);
         let mut screen = screen(&glass);
@@ -465,9 +521,10 @@ mod tests {
     #[test]
     fn without_a_terminal_messages_are_written_all_the_same() {
         let paper = Paper::default();
-        let width = Box::new(|| 80);
+        let size = Box::new(|| (80, 24));
         let target = ProgressDrawTarget::hidden();
-        let mut screen = TtyScreen::new(target, width, true, Box::new(paper.clone()));
+        let sink = Sink::new(Box::new(paper.clone()));
+        let mut screen = TtyScreen::new(target, size, true, sink);
         watch(&mut screen, &lab::events());
         let text = paper.text();
         assert!(text.contains("warning: the drive's own cache"), "{text}");

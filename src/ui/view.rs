@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::{Consumed, Event, Phase, Sample};
 use crate::meter::series;
-use crate::units::Rate;
+use crate::units::{Bytes, Rate, spoken};
 
 /// The phase that is going on.
 #[derive(Debug, Default)]
@@ -65,6 +65,34 @@ impl View {
     /// How much time the rows cover.
     pub(super) fn elapsed(&self) -> Duration {
         Duration::from_nanos(series::sums(self.rows.iter()).1)
+    }
+
+    /// Time since the phase began, bytes done, speed of this second, speed of the phase, time left.
+    pub(super) fn row(&self) -> String {
+        let (elapsed, done) = (self.elapsed().as_secs_f64(), Bytes(self.done).binary());
+        if self.done == 0 && self.way().is_none() {
+            return format!("{elapsed:>7.1} s");
+        }
+        let of = match (self.total, self.percent()) {
+            (Some(total), Some(percent)) => {
+                format!(" of {}  {percent:>3} %", Bytes(total).binary())
+            }
+            // The image's size is not known; the file's is.
+            (None, Some(percent)) => format!("  {percent:>3} % of the file"),
+            _ => String::new(),
+        };
+        let left =
+            self.time_left().map(|left| format!("  ETA {}", spoken(left))).unwrap_or_default();
+        let (rate, mean) = (self.rate(), self.mean().decimal());
+        format!("{elapsed:>7.1} s  {done:>10}{of}  {rate}  mean {mean}{left}")
+    }
+
+    /// The same for whoever asks in between.
+    pub(super) fn state(&self) -> String {
+        match self.phase {
+            Some(phase) => format!("state: {:<8} {}", phase.name(), self.row()),
+            None => "state: no phase has begun".to_owned(),
+        }
     }
 
     /// How long it will take still; nothing when it is done or not known.

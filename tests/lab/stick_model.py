@@ -6,6 +6,7 @@ fast=N fast_bps=N slow_bps=N   write cache: the first N bytes written go at fast
 write_bps=N         steady write speed            read_bps=N        read speed
 discard_bps=N       a discard takes as long as its bytes at this speed, as on a device that fills with zeros
 latency_ms=N        every read and write takes that much longer, as it arrives here: 1 MiB comes in 2 pieces, 4 MiB in 6 or 7
+flush_ms=N          every flush takes that long
 rhythm=MS:PAUSE     from the first write on, the last PAUSE of every MS milliseconds are a pause in which writes wait
 stall=OFF:MS        the first write that touches OFF takes MS longer
 vanish=OFF          the first write that touches OFF fails with EIO, and so does everything after it
@@ -27,7 +28,7 @@ PAGE = 1 << 16
 # A sender that comes back within this time never stopped: what it lost on the way is no pause of the stick's.
 IDLE_SECONDS = 0.1
 
-KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "discard_bps", "latency_ms", "rhythm", "stall", "vanish",
+KEYS = {"size", "real", "mode", "fast", "fast_bps", "slow_bps", "write_bps", "read_bps", "discard_bps", "latency_ms", "flush_ms", "rhythm", "stall", "vanish",
         "eio_write", "eio_read", "corrupt", "drop", "ignore_writes", "prefill"}
 
 options = {"size": 1 << 30}
@@ -225,3 +226,4 @@ def trim(h, length, offset, flags):
 def flush(h, flags):
     if gone:
         fail("vanished")
+    time.sleep(options.get("flush_ms", 0) / 1000)

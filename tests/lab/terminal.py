@@ -4,9 +4,12 @@ how it ended (128 + N after signal N) and whether the terminal's settings are th
 
 wait:TEXT      until TEXT was shown, for a minute at most; what was shown before an earlier step does not count
 type:TEXT      types TEXT and the return key
+keys:TEXT      types TEXT alone, in which \\t and \\x03 are keys as well
 signal:NAME    sends SIGNAME to the program
 run:COMMAND    runs COMMAND in a shell
 sleep:MILLIS   waits
+
+The terminal has 100 columns, or as many as TERMINAL_COLUMNS says.
 """
 import fcntl
 import json
@@ -24,7 +27,7 @@ split = sys.argv.index("--")
 steps, command = sys.argv[1:split], sys.argv[split + 1:]
 
 master, slave = pty.openpty()
-fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(os.environ.get("TERMINAL_COLUMNS", 100)), 0, 0))
 before = termios.tcgetattr(slave)
 
 
@@ -62,6 +65,8 @@ for step in steps:
         looked_at = at + len(text)
     elif kind == "type":
         os.write(master, text.encode() + b"\n")
+    elif kind == "keys":
+        os.write(master, text.encode().decode("unicode_escape").encode())
     elif kind == "signal":
         child.send_signal(getattr(signal, "SIG" + text))
     elif kind == "run":

@@ -12,6 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 pub mod files;
 pub mod passwd;
@@ -66,6 +68,19 @@ impl Invoker {
         let home = from_env.or_else(|| passwd::by_uid(uid).and_then(|a| a.home));
         // The groups of the process are its own already.
         Self { uid, gid: getegid().as_raw(), groups: Vec::new(), home }
+    }
+
+    /// The calling thread connects to sockets as this person from now on: SO_PEERCRED has the
+    /// effective id. The real and the saved id stay root's, so that the person cannot send signals
+    /// to the process meanwhile (kill(2)). For a thread that ends soon.
+    pub(super) fn connect_on_this_thread(&self) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        let groups: Vec<_> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        // Not libc's calls, which change every thread of the process.
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(None::<Gid>, gid, None::<Gid>)?;
+        set_thread_res_uid(None::<Uid>, uid, None::<Uid>)?;
+        Ok(())
     }
 
     /// Whether this is somebody else than the process runs as.
