@@ -468,11 +468,17 @@ pub fn run_observers(
     loop {
         crossbeam_channel::select! {
             recv(events) -> event => match event {
-                Ok(event) => observers.iter_mut().for_each(|observer| observer.on(&event)),
+                Ok(event) => {
+                    for observer in observers.iter_mut() {
+                        observer.on(&event);
+                    }
+                }
                 Err(_) => return,
             },
             recv(asked) -> asked => if asked.is_ok() {
-                observers.iter_mut().for_each(|observer| observer.state());
+                for observer in observers.iter_mut() {
+                    observer.state();
+                }
             },
         }
     }

@@ -169,6 +169,7 @@ pub(crate) enum SparseWhen {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub(crate) struct Flash {
     /// Image file, name in the catalogue (`mediawriter images`), http(s) address, or - for standard
     /// input

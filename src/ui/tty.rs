@@ -90,7 +90,7 @@ impl TtyScreen {
         let (width, _) = (self.size)();
         let Line { prefix, bar, message } = render(&self.view, width, self.blocks);
         let bar = if bar { " [{wide_bar}] " } else { "" };
-        let below: String = self.drawn().iter().map(|line| format!("\n{line}")).collect();
+        let below = self.drawn().iter().fold(String::new(), |below, line| below + "\n" + line);
         self.style(&format!("{prefix}{bar}{message}{below}"));
         let (done, total) = self.view.way().unwrap_or((0, 0));
         let done = done.min(total);

@@ -100,9 +100,10 @@ impl Layout {
         let region = balanced.max(least).next_multiple_of(BLOCK).min(tail_at);
         let apart = (size / SAMPLES).min(region).max(unit) / unit * unit;
         let end = tail_at.saturating_sub(unit);
-        let samples = (0..)
-            .map(|n| region.next_multiple_of(unit) + n * apart)
-            .take_while(|at| *at <= end && region < tail_at)
+        let first = region.next_multiple_of(unit);
+        let starts = if region < tail_at { first..end + 1 } else { 0..0 };
+        let samples = starts
+            .step_by(usize::try_from(apart).unwrap_or(usize::MAX))
             .map(|offset| Span { offset, len: unit })
             .collect();
         Self { region, samples, tail: Span { offset: tail_at, len: size - tail_at } }

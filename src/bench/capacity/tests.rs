@@ -19,8 +19,11 @@ use crate::units::GIB;
 struct Cached {
     inner: Box<dyn BlockDevice>,
     blocks: usize,
-    kept: Mutex<(HashMap<u64, Vec<u8>>, VecDeque<u64>)>,
+    kept: Mutex<Kept>,
 }
+
+/// By their number, and their numbers in the order in which they were written.
+type Kept = (HashMap<u64, Vec<u8>>, VecDeque<u64>);
 
 const BLOCK_OF_CACHE: usize = 4096;
 
