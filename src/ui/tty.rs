@@ -480,7 +480,7 @@ mod tests {
             screen.on(&Event::Sample(*row));
         }
         let shown = glass.shown();
-        assert!(shown[0].starts_with("write     47 % [="), "{shown:#?}");
+        assert!(shown[0].starts_with("write     47 %"), "{shown:#?}");
         assert_eq!(shown[1], "0 to 374.3 MB/s, a column of dots is 1 s");
         // Five seconds, one without anything, six seconds.
         assert_eq!(shown.last().unwrap(), "\u{28ff}\u{28ff}\u{2847}\u{28ff}\u{28ff}\u{28ff}");
