@@ -56,7 +56,7 @@ impl Drop for Restored {
     }
 }
 
-/// Puts the title of before back, if one of ours stands there. Takes [`PATIENCE`] at most.
+/// Puts the title of before back, if one of ours stands there. Takes 200 ms at most.
 pub fn restore() {
     if !RAISED.swap(false, Ordering::SeqCst) {
         return;
