@@ -288,6 +288,7 @@ fn commands_in_the_documents_exist_with_their_flags() {
         "download",
         "flash",
         "images",
+        "probe",
         "report",
         "verify",
     ];
