@@ -76,6 +76,10 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         "mediawriter bench /dev/sdX --profile image --destructive",
         "Write 8 GiB and read them back; all data on the stick is lost:",
     ),
+    (
+        "mediawriter probe /dev/sdX --destructive",
+        "Find out whether a stick is as large as it says; all data on it is lost:",
+    ),
     ("mediawriter report --last 4", "Compare the newest four runs:"),
     ("mediawriter report old.json new.json --html page.html", "The same as a page with charts:"),
     (
