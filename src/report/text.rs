@@ -68,7 +68,13 @@ fn heading(page: &mut Page, record: &RunRecord) {
     }
     // Every byte was read and compared: the check is complete, its answer is no.
     let differs = matches!(record.media_verdict, Some(Verdict::Mismatched { .. }));
-    page.line(&format!("{} - {what}", if differs { "DIFFERS" } else { "INCOMPLETE" }));
+    let fake = record.capacity.as_ref().is_some_and(|capacity| !capacity.is_as_claimed());
+    let answer = match (fake, differs) {
+        (true, _) => "NOT AS CLAIMED",
+        (false, true) => "DIFFERS",
+        (false, false) => "INCOMPLETE",
+    };
+    page.line(&format!("{answer} - {what}"));
     match &record.ending {
         None => page.field("", "The run was cut off: the record has no ending."),
         Some(ending) => {
