@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::period::grouped;
 use super::series::{SECOND, rounded};
 use super::verdicts::{NAMED, SHORTEST};
-use super::{Alternation, Analysis, Cliff, Confidence, Finding, Input, Period, Steady};
+use super::{Alternation, Analysis, Cliff, Confidence, Finding, Input, Link, Period, Steady};
 use crate::event::measure::Direction;
 use crate::meter::series::nearest_rank;
 use crate::units::{Bytes, Rate, spoken};
@@ -30,8 +30,14 @@ pub(super) fn findings(input: &Input<'_>, analysis: &Analysis) -> Vec<Finding> {
     if let Some(sentence) = faster_than_link(input, analysis) {
         tell("faster-than-link", Certain, sentence);
     }
-    if input.link.is_some_and(|link| link.is_usb3_on_usb2()) {
-        tell("usb3-on-usb2", Certain, usb3_on_usb2().to_owned());
+    match input.link {
+        Some(link) if link.is_usb3_on_usb2() => {
+            tell("usb3-on-usb2", Certain, usb3_on_usb2().to_owned());
+        }
+        Some(Link::Usb { mbit: 480, superspeed, .. }) => {
+            tell("usb2-link", Certain, usb2_link(superspeed).to_owned());
+        }
+        _ => {}
     }
     if input.series.nanos() < SHORTEST {
         let took = spoken(Duration::from_nanos(input.series.nanos()));
@@ -113,6 +119,19 @@ fn faster_than_link(input: &Input<'_>, analysis: &Analysis) -> Option<String> {
 pub(super) fn usb3_on_usb2() -> &'static str {
     "a USB 3 device on a USB 2 link (480 Mbit/s, 30 to 48 MB/s): the port, the cable or a hub is \
      USB 2, or the plug is not all the way in; on a USB 3 port it would be up to 10 times as fast"
+}
+
+/// Whether a device can do more is in its BOS descriptor (USB 3.2, 9.6.2), which few of USB 2 have.
+fn usb2_link(superspeed: Option<bool>) -> &'static str {
+    match superspeed {
+        Some(false) => {
+            "a USB 2 device on a USB 2 link (480 Mbit/s): 30 to 48 MB/s at most, on any port"
+        }
+        _ => {
+            "a USB 2 link (480 Mbit/s): 30 to 48 MB/s at most; whether the device could do more on \
+             a USB 3 port is not known"
+        }
+    }
 }
 
 fn cliff(cliff: &Cliff, writes: bool) -> String {

@@ -367,8 +367,10 @@ fn a_usb_3_device_on_a_usb_2_link_is_named_as_one_even_in_a_short_run() {
     let usb2 = |superspeed| Link::Usb { mbit: 480, bulk_only: true, superspeed };
     let on = |superspeed| Input { link: Some(usb2(superspeed)), ..input(&series, MIB) };
     assert_eq!(codes(&judge(&on(Some(true)))), ["usb3-on-usb2", "too-short"]);
-    for superspeed in [Some(false), None] {
-        assert_eq!(codes(&judge(&on(superspeed))), ["too-short"]);
+    for (superspeed, words) in [(Some(false), "a USB 2 device"), (None, "is not known")] {
+        let analysis = judge(&on(superspeed));
+        assert_eq!(codes(&analysis), ["usb2-link", "too-short"]);
+        assert!(analysis.findings[0].sentence.contains(words), "{:?}", analysis.findings[0]);
     }
 }
 

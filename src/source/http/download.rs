@@ -10,11 +10,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, bounded};
 use nix::fcntl::{Flock, FlockArg};
 use reqwest::Url;
 use tokio::sync::mpsc;
@@ -33,6 +33,8 @@ use crate::units;
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 /// Portions that wait to be hashed, of up to 400 KiB each (hyper's largest read).
 const AHEAD: usize = 16;
+/// Bytes that hashing is at most behind when it keeps up: what waits, twice.
+const KEEPS_UP: u64 = 2 * AHEAD as u64 * (400 << 10);
 /// Portions that were written and not counted yet.
 const REPORTS: usize = 4;
 
@@ -161,10 +163,12 @@ fn attempt(
     if !resumed {
         file.set_len(0).context(|| format!("cannot empty {}", printable_path(job.part)))?;
     }
-    let (send, marks) = bounded(AHEAD);
+    let (send, marks) = mpsc::channel(AHEAD);
+    let hashed_to = AtomicU64::new(0);
     thread::scope(|scope| {
-        let hashed = scope.spawn(|| follow(job.part, &marks, job.sha512));
-        let url = to_its_end(fetch(job, file, state, (send, cancel), tell));
+        let hashed = scope.spawn(|| follow(job.part, marks, &hashed_to, job.sha512));
+        let marks = Marks { send, hashed_to: &hashed_to };
+        let url = to_its_end(fetch(job, file, state, (marks, cancel), tell));
         let hashed =
             hashed.join().map_err(|_| Error::new(Kind::Internal, "the hashing thread panicked"))?;
         let url = url?;
@@ -188,8 +192,42 @@ impl Mark {
     }
 }
 
+/// Where marks go. Nobody takes them only when the file cannot be read; the download itself goes on.
+struct Marks<'a> {
+    send: mpsc::Sender<Mark>,
+    /// Bytes from the first one on that were hashed.
+    hashed_to: &'a AtomicU64,
+}
+
+impl Marks<'_> {
+    /// Has the file hashed up to here.
+    async fn file(&self, up_to: u64) {
+        self.send.send(Mark::at(up_to)).await.unwrap_or_default();
+    }
+
+    /// Has these bytes hashed too. It waits for room where hashing keeps up: on two processors the
+    /// download would else run away from it, and end long before. Where hashing is behind, as after
+    /// an earlier run, or cannot go on before another piece is there, what finds no room is read
+    /// from the file after the next mark.
+    async fn fresh(&self, up_to: u64, at: u64, bytes: Bytes) {
+        let end = at + bytes.len() as u64;
+        let keeps_up = end == up_to && at - self.hashed_to.load(Ordering::Relaxed) <= KEEPS_UP;
+        let mark = Mark { up_to, fresh: Some((at, bytes)) };
+        if keeps_up {
+            self.send.send(mark).await.unwrap_or_default();
+        } else {
+            drop(self.send.try_send(mark));
+        }
+    }
+}
+
 /// Hashes a file up to each mark, which come in ascending order.
-fn follow(path: &Path, marks: &Receiver<Mark>, sha512: bool) -> io::Result<FileRead> {
+fn follow(
+    path: &Path,
+    mut marks: mpsc::Receiver<Mark>,
+    hashed_to: &AtomicU64,
+    sha512: bool,
+) -> io::Result<FileRead> {
     let mut hasher = FileHasher::new(sha512);
     let file = File::open(path)?;
     let (mut buf, mut at) = (vec![0; 1 << 20], 0);
@@ -202,7 +240,7 @@ fn follow(path: &Path, marks: &Receiver<Mark>, sha512: bool) -> io::Result<FileR
         }
         Ok::<_, io::Error>(())
     };
-    for Mark { up_to, fresh } in marks {
+    while let Some(Mark { up_to, fresh }) = marks.blocking_recv() {
         if let Some((start, bytes)) = fresh {
             read(&mut hasher, &mut at, start.min(up_to))?;
             let end = start + bytes.len() as u64;
@@ -212,6 +250,7 @@ fn follow(path: &Path, marks: &Receiver<Mark>, sha512: bool) -> io::Result<FileR
             }
         }
         read(&mut hasher, &mut at, up_to)?;
+        hashed_to.store(at, Ordering::Relaxed);
     }
     Ok(hasher.finish(Trailing::default()))
 }
@@ -227,7 +266,7 @@ async fn fetch(
     job: &Job<'_>,
     file: &Arc<Flock<File>>,
     state: Option<State>,
-    (marks, cancel): (Sender<Mark>, &CancelToken),
+    (marks, cancel): (Marks<'_>, &CancelToken),
     tell: &(dyn Fn(Told) + Sync),
 ) -> Result<Url> {
     let client = client::client()?;
@@ -246,11 +285,9 @@ async fn fetch(
     };
     let fresh = State::new(mark(&job.urls[0]), None, None);
     let mut state = state.unwrap_or(fresh);
-    // Nobody takes it only when the file cannot be read; the download itself goes on.
-    let hash = |mark| marks.send(mark).unwrap_or_default();
     // The first piece that lacks something begins alone; what the server says decides the rest.
     let Some(first) = state.pieces.iter().position(|piece| !piece.is_complete()) else {
-        hash(Mark::at(state.contiguous()));
+        marks.file(state.contiguous()).await;
         tell(Told::Begins { total: state.total, have: state.have() });
         return Ok(job.urls[0].clone());
     };
@@ -263,7 +300,7 @@ async fn fetch(
     adopt(&mut state, known.as_ref(), job.connections);
     room_for(job, &state)?;
     tell(Told::Begins { total: state.total, have: state.have() });
-    hash(Mark::at(state.contiguous()));
+    marks.file(state.contiguous()).await;
 
     let (report, mut reports) = mpsc::channel(REPORTS);
     let mut tasks = tokio::task::JoinSet::new();
@@ -287,9 +324,7 @@ async fn fetch(
             Some(Progress { piece, at, bytes }) = reports.recv() => {
                 let len = bytes.len() as u64;
                 state.pieces[piece].done += len;
-                // What finds no room is read from the file later, after the next mark.
-                let mark = Mark { up_to: state.contiguous(), fresh: Some((at, bytes)) };
-                drop(marks.try_send(mark));
+                marks.fresh(state.contiguous(), at, bytes).await;
                 tell(Told::Bytes(len));
                 if tokio::time::Instant::now() >= save_at {
                     save(job, &state)?;
@@ -310,7 +345,7 @@ async fn fetch(
         state.pieces[piece].done += bytes.len() as u64;
         tell(Told::Bytes(bytes.len() as u64));
     }
-    hash(Mark::at(state.contiguous()));
+    marks.file(state.contiguous()).await;
     save(job, &state)?;
     done.map_err(|error| with_file(error, job, state.have()))?;
     Ok(url)
@@ -428,12 +463,15 @@ mod tests {
             ]
         };
         let hashed = |marks: [Mark; 8]| {
-            let (send, receive) = bounded(marks.len());
+            let (send, receive) = mpsc::channel(marks.len());
             for mark in marks {
-                send.send(mark).unwrap();
+                assert!(send.try_send(mark).is_ok());
             }
             drop(send);
-            follow(&path, &receive, true).unwrap()
+            let hashed_to = AtomicU64::new(0);
+            let read = follow(&path, receive, &hashed_to, true).unwrap();
+            assert_eq!(hashed_to.into_inner(), 3_000_000);
+            read
         };
         let mut whole = FileHasher::new(true);
         whole.update(&data);
