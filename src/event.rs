@@ -35,6 +35,8 @@ pub enum Phase {
     ZeroOut,
     /// The image is written, all but what would make the medium look bootable.
     Write,
+    /// The medium is compared with the image, and written where it differs.
+    Update,
     /// The device is told to empty its write cache.
     Flush,
     /// The held first chunk (and the last, where it touches the end) is written and flushed.
@@ -65,6 +67,7 @@ impl Phase {
             Self::Discard => "discard",
             Self::ZeroOut => "zero-out",
             Self::Write => "write",
+            Self::Update => "update",
             Self::Flush => "flush",
             Self::Release => "release",
             Self::Verify => "verify",
@@ -374,6 +377,13 @@ pub enum Event {
     },
     /// How large the medium really is.
     Capacity(Capacity),
+    /// An image was written only where the medium differed. Bytes.
+    Compared {
+        /// Found there already, and left.
+        equal: u64,
+        /// Written.
+        written: u64,
+    },
     /// One chunk of a discard.
     DiscardChunk {
         /// Where.

@@ -88,7 +88,11 @@ fn b105_a_ceiling_of_usb_2_is_named_and_runs_on_other_links_are_told_apart() {
         (bench(&target, &["--profile", "image", "--size", "1GiB", "--record", &path]), path)
     };
     let ((slow, on_usb2), (fast, on_usb3)) = (record(480), record(5_000));
-    slow.says(&["a USB 2 link (480 Mbit/s)", "link-limited: ran flat", "63 % of the 60 MB/s that 480 Mbit/s carry"]);
+    slow.says(&[
+        "a USB 2 link (480 Mbit/s)",
+        "link-limited: ran flat",
+        "63 % of the 60 MB/s that 480 Mbit/s carry",
+    ]);
     assert!(!fast.stdout.contains("link-limited"), "{fast}");
     assert!(!fast.stdout.contains("USB 2"), "{fast}");
     run(&["report", &on_usb2, &on_usb3]).expect(0).says(&["480 Mbit/s / 5000 Mbit/s"]);

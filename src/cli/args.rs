@@ -196,6 +196,10 @@ pub(crate) struct Flash {
     /// discard, or because it zeroes blocks itself
     #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
     pub(crate) sparse: SparseWhen,
+    /// Read the stick first and write only where it differs from the image: for another release of what
+    /// is on it, or to finish a write that was interrupted. Discards nothing
+    #[arg(long, visible_alias = "resume", conflicts_with = "sparse")]
+    pub(crate) changed_only: bool,
     /// Find out first whether the stick is as large as it says (see `probe`), and write nothing if
     /// it is not
     #[arg(long)]

@@ -104,6 +104,7 @@ fn write(
         published: Published::default(),
         mask: None,
         sparse: false,
+        changed_only: false,
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     };

@@ -71,6 +71,12 @@ fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
             "`mediawriter devices` lists the sticks; then: mediawriter flash SOURCE /dev/sdX",
         ));
     };
+    if args.changed_only && args.discard == DiscardWhen::Always {
+        return Err(usage(
+            "--changed-only keeps what is on the medium, --discard always gives it away",
+        )
+        .hint("leave one of them out"));
+    }
     let wanted = Wanted {
         word: &args.source,
         origin: &args.origin,
@@ -274,19 +280,37 @@ impl Job {
         if args.probe {
             steps.push("probe the capacity");
         }
-        steps.push(match args.discard {
-            DiscardWhen::Auto => "discard if the device can",
-            DiscardWhen::Always => "discard",
-            DiscardWhen::Never => "no discard",
+        steps.push(match plan_word(self.discard()) {
+            "auto" => "discard if the device can",
+            "always" => "discard",
+            _ => "no discard",
         });
-        steps.push("write, flush, release the first chunk");
-        steps.push(if args.no_verify { "no verification" } else { "read everything back" });
+        steps.push(if args.changed_only {
+            "read, write what differs, flush, release the first chunk"
+        } else {
+            "write, flush, release the first chunk"
+        });
+        steps.push(match (args.no_verify, args.changed_only) {
+            (true, _) => "no verification",
+            (false, true) => "read back what was written",
+            (false, false) => "read everything back",
+        });
         if args.eject {
             steps.push("eject");
         }
         let block =
             args.tuning.block_size.map_or_else(|| "4.00 MiB or less".to_owned(), Bytes::binary);
         format!("{}; blocks of {block}", steps.join(", "))
+    }
+
+    /// A discard would give away what is to be kept.
+    fn discard(&self) -> DiscardMode {
+        match self.args.discard {
+            _ if self.args.changed_only => DiscardMode::Never,
+            DiscardWhen::Auto => DiscardMode::Auto(self.args.discard_timeout),
+            DiscardWhen::Always => DiscardMode::Always,
+            DiscardWhen::Never => DiscardMode::Never,
+        }
     }
 
     /// Asks, unmounts, judges again, opens.
@@ -324,11 +348,8 @@ impl Job {
             verify: !args.no_verify,
             mask: self.image.mask().cloned(),
             sparse: args.sparse == SparseWhen::Auto,
-            discard: match args.discard {
-                DiscardWhen::Auto => DiscardMode::Auto(args.discard_timeout),
-                DiscardWhen::Always => DiscardMode::Always,
-                DiscardWhen::Never => DiscardMode::Never,
-            },
+            changed_only: args.changed_only,
+            discard: self.discard(),
         };
         let output: Output = args.output.clone();
         let session = Session::start(
@@ -432,7 +453,7 @@ impl Job {
         device: &dyn BlockDevice,
         session: &Session,
     ) -> Result<String> {
-        let Flashed { bytes, digest: _, map, media } = flashed;
+        let Flashed { bytes, digest: _, map, media, changed } = flashed;
         let mapped = self.image.source().mapped();
         let bytes = mapped.map_or(bytes, |ranges| ranges::mapped(&ranges));
         session.edit(|record| record.chunk_map = Some(map));
@@ -447,6 +468,13 @@ impl Job {
                 ));
             }
             return Ok(format!("{} written and flushed, not verified ({reason})", Bytes(bytes)));
+        }
+        if let Some(written) = changed {
+            return Ok(format!(
+                "{}, of which {} written, flushed and read back, the rest compared: every byte matches",
+                Bytes(bytes),
+                Bytes(written)
+            ));
         }
         Ok(format!("{} written, flushed and read back: every byte matches", Bytes(bytes)))
     }

@@ -3,18 +3,19 @@
 
 use std::time::Duration;
 
+use super::changed::{self, Changed};
 use super::damage::{CHANGED_AFTER, Locate, Truth, judge};
 use super::guard::{self, Ends};
 use super::readback::{Wanted, read_back};
 use super::verify::{check_source, with_digest};
 use super::write::{self, Written};
+
 use super::{Context, Transfer, discard, zeros};
-use crate::device::mask::Mask;
-use crate::device::mask::Masked;
+use crate::device::mask::{Mask, Masked};
 use crate::device::sparse::Sparse;
 use crate::device::{BlockDevice, Discard};
 use crate::digest::chunks::StoredMap;
-use crate::digest::ranges::ImageDigest;
+use crate::digest::ranges::{self, ImageDigest};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Phase, Span, Verdict};
 use crate::source::{Published, Source};
@@ -46,6 +47,8 @@ pub struct Plan {
     pub mask: Option<Mask>,
     /// Whether runs of zeros are left to the device, where it is proven that they are zeros then.
     pub sparse: bool,
+    /// Whether the medium is read first, and written only where it differs.
+    pub changed_only: bool,
 }
 
 /// The image is on the medium.
@@ -59,6 +62,8 @@ pub struct Flashed {
     pub map: StoredMap,
     /// What the read-back found.
     pub media: Verdict,
+    /// Bytes that were written, where the rest was there already.
+    pub changed: Option<u64>,
 }
 
 /// Writes an image and proves it. After `Err` the medium is unbootable, or the events say why it
@@ -103,10 +108,18 @@ fn steps(
     let (raw, masked) = (device, plan.mask.as_ref().map(|mask| Masked::new(device, mask)));
     let device: &dyn BlockDevice = masked.as_ref().map_or(raw, |masked| masked);
     let sparse = zeros.map(|zeros| Sparse::new(device, zeros));
-    let out: &dyn BlockDevice = sparse.as_ref().map_or(device, |sparse| sparse);
+    let changed = plan
+        .changed_only
+        .then(|| Changed::new(device, plan.verify, std::sync::Arc::clone(&cx.clock)));
+    let counted = device.kernel_counters().map(|counters| counters.0);
+    let (phase, out): (Phase, &dyn BlockDevice) = match (&changed, &sparse) {
+        (Some(changed), _) => (Phase::Update, changed),
+        (None, Some(sparse)) => (Phase::Write, sparse),
+        (None, None) => (Phase::Write, device),
+    };
     let whole = plan.published.image.is_some();
     let Written { digest, map, prefixes, held } =
-        write::write(source, whole, out, &plan.transfer, cx)?;
+        write::write(source, whole, out, (phase, &plan.transfer), cx)?;
     if let Some(sparse) = &sparse {
         cx.events.note(
             "zeros-not-sent",
@@ -120,11 +133,26 @@ fn steps(
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
-    write::release(device, &held, cx)?;
+    // Both ends hold zeros: what is not sent there is what the image has as zeros.
+    let end: &dyn BlockDevice = changed.as_ref().map_or(device, |changed| changed);
+    write::release(end, &held, cx)?;
     // The verification makes buffers of its own.
     drop(held);
+    if let Some(changed) = &changed {
+        changed::tell(changed, cx);
+    }
     let bytes = map.len();
-    let media = if plan.verify {
+    let proven = match &changed {
+        Some(changed) if plan.verify => {
+            cx.still_the_same(device)?;
+            let mapped = source.mapped().map_or(bytes, |ranges| ranges::mapped(&ranges));
+            changed::read_back(device, changed, (mapped, counted), cx)?
+        }
+        _ => None,
+    };
+    let media = if let Some(proven) = proven {
+        proven
+    } else if plan.verify {
         cx.still_the_same(device)?;
         let wanted = Wanted {
             len: bytes,
@@ -143,7 +171,8 @@ fn steps(
     if let Verdict::Mismatched { bad_bytes, ranges, findings } = &media {
         return Err(mismatch(*bad_bytes, *ranges, findings, &cx.target));
     }
-    Ok(Flashed { bytes, digest, map: StoredMap::from_map(&map), media })
+    let changed = changed.map(|changed| changed.totals().written);
+    Ok(Flashed { bytes, digest, map: StoredMap::from_map(&map), media, changed })
 }
 
 /// The error of a medium that does not hold what it should.

@@ -21,11 +21,13 @@ use crate::meter::{IoSize, Meter};
 use crate::time::Clock;
 use crate::units::Bytes;
 
+mod changed;
 pub mod damage;
 pub mod discard;
 pub mod download;
 pub mod flash;
 pub(crate) mod guard;
+mod pace;
 mod produce;
 pub mod readback;
 mod salvage;
@@ -138,6 +140,7 @@ impl Context {
             | Phase::Settle
             | Phase::Clear
             | Phase::Write
+            | Phase::Update
             | Phase::TestWrite
             | Phase::Probe
             | Phase::Release => "writing to",

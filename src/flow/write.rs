@@ -27,13 +27,14 @@ pub(super) struct Written {
     pub(super) held: Vec<Chunk>,
 }
 
-/// Reads, hashes and writes the image; returns when every write but the held ones completed.
+/// Reads, hashes and writes the image, as this phase; returns when every write but the held ones
+/// completed.
 /// `whole`: its SHA-256 is wanted also where a block map's stretches are all that counts.
 pub(super) fn write(
     source: &dyn Source,
     whole: bool,
     device: &dyn BlockDevice,
-    transfer: &Transfer,
+    (phase, transfer): (Phase, &Transfer),
     cx: &Context,
 ) -> Result<Written> {
     let geometry = device.geometry();
@@ -44,7 +45,7 @@ pub(super) fn write(
         let held = ends.held(len, transfer.block as u64);
         device.fetches(0, len).saturating_sub(device.fetches(0, held))
     });
-    let meter = cx.adapting_meter(Phase::Write, total, transfer, &io_size);
+    let meter = cx.adapting_meter(phase, total, transfer, &io_size);
     let crew = Crew::new(&cx.cancel);
     let (reading, hashing, writing) = (Busy::default(), Busy::default(), Busy::default());
     let job = Production {
@@ -57,7 +58,7 @@ pub(super) fn write(
         busy: &reading,
         meter: &meter,
     };
-    let writer = Writer { device, meter: &meter, io_size: &io_size, cx, busy: &writing };
+    let writer = Writer { device, meter: &meter, io_size: &io_size, cx, phase, busy: &writing };
     let (map, (digest, prefixes), held) = while_ticking(&meter, || {
         thread::scope(|scope| {
             let (to_hash, produced) = unbounded();
@@ -87,7 +88,7 @@ pub(super) fn write(
     });
     meter.finish();
     cx.events.emit(Event::Busy {
-        phase: Phase::Write,
+        phase,
         source_nanos: nanos(&reading),
         hash_nanos: nanos(&hashing),
         device_nanos: nanos(&writing) / transfer.queue_depth.max(1) as u64,
@@ -144,6 +145,7 @@ struct Writer<'a> {
     meter: &'a Meter,
     io_size: &'a IoSize,
     cx: &'a Context,
+    phase: Phase,
     busy: &'a Busy,
 }
 
@@ -167,7 +169,7 @@ impl Writer<'_> {
                 .unwrap_or(chunk.padded)
                 .min(chunk.padded - done);
             write_piece(self.device, chunk, done..done + step, self.meter).map_err(|(e, at)| {
-                self.cx.io_failed(self.device, Phase::Write, e, at, step as u64)
+                self.cx.io_failed(self.device, self.phase, e, at, step as u64)
             })?;
             done += step;
         }

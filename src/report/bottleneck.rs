@@ -17,8 +17,10 @@ const MOST: f64 = 0.7;
 /// What limited the run, as a sentence.
 pub(super) fn sentence(record: &RunRecord) -> String {
     let moved = |phase: &&PhaseRecord| phase.totals.bytes > 0;
-    let phase = record.phase(Phase::Write).filter(moved);
-    let Some(phase) = phase.or_else(|| record.phase(Phase::Verify).filter(moved)) else {
+    let phase = [Phase::Write, Phase::Update, Phase::Verify]
+        .into_iter()
+        .find_map(|phase| record.phase(phase).filter(moved));
+    let Some(phase) = phase else {
         return "not known: nothing was written or read.".to_owned();
     };
     let name = phase.totals.phase.name();

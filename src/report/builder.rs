@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::{
-    Busy, DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark, RunRecord,
-    SCHEMA, Temperature,
+    Busy, Compared, DiscardChunk, IoSizeChange, LISTED, MadeUnbootable, PhaseRecord, Remark,
+    RunRecord, SCHEMA, Temperature,
 };
 use crate::event::{Event, Observer, Phase, PhaseTotals, Sample};
 use crate::meter::series::Summary;
@@ -88,6 +88,9 @@ fn fold(record: &mut RunRecord, event: &Event) {
             record.conditions.temperatures.push(reading);
         }
         Event::Capacity(capacity) => record.capacity = Some(capacity.clone()),
+        Event::Compared { equal, written } => {
+            record.compared = Some(Compared { equal: *equal, written: *written });
+        }
         Event::FirstDifference { offset } => {
             record.first_difference.get_or_insert(*offset);
         }

@@ -88,12 +88,25 @@ pub struct RunRecord {
     /// How large the medium really is, when that was probed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// What was left and what was written, when the medium was only written where it differed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
     /// What was benchmarked, when the run was a benchmark.
     pub bench: Option<Bench>,
     /// What else could have had a part in the speeds.
     pub conditions: Conditions,
     /// What the person noted with --note and --ambient: price, rated speed, room temperature.
     pub labels: BTreeMap<String, String>,
+}
+
+/// A medium that was written only where it differed from the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Compared {
+    /// Bytes that were there already, and were left.
+    pub equal: u64,
+    /// Bytes that were written.
+    pub written: u64,
 }
 
 /// A benchmark as it was asked for.

@@ -204,7 +204,8 @@ pub fn of_record(record: &RunRecord, source: &str) -> Vec<Run> {
     record.phases.iter().filter_map(|phase| of_phase(record, phase, source)).collect()
 }
 
-/// The verdicts over a phase; `None` of phases that say nothing of the device.
+/// The verdicts over a phase; `None` of phases that say nothing of the device, as that which reads and
+/// writes by turns.
 pub(super) fn judged(record: &RunRecord, phase: &PhaseRecord) -> Option<Analysis> {
     of_phase(record, phase, "").map(|run| run.analysis)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bottleneck;
 use super::page::{Page, cells, number, short};
-use super::record::{FileFacts, PhaseRecord, RunRecord};
+use super::record::{Compared, FileFacts, PhaseRecord, RunRecord};
 use super::{runs, tests_table};
 use crate::analysis::Confidence;
 use crate::device::Geometry;
@@ -53,6 +53,7 @@ pub fn timing_report(record: &RunRecord) -> String {
         tests_table::boot_times(&mut page, record);
     } else if !only_probed(record) {
         boot_read(&mut page, record);
+        compared(&mut page, record);
         page.field("bottleneck", &bottleneck::sentence(record));
     }
     page.blank();
@@ -310,7 +311,12 @@ fn verdicts(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
 fn has_table(phase: &PhaseRecord) -> bool {
     let long = matches!(
         phase.totals.phase,
-        Phase::Write | Phase::Verify | Phase::Download | Phase::TestWrite | Phase::TestRead
+        Phase::Write
+            | Phase::Update
+            | Phase::Verify
+            | Phase::Download
+            | Phase::TestWrite
+            | Phase::TestRead
     ) || phase.totals.took() >= Duration::from_secs(1);
     phase.totals.bytes > 0 && long
 }
@@ -329,6 +335,7 @@ fn one_line(page: &mut Page, phase: &PhaseRecord, record: &RunRecord) {
         | Phase::Clear
         | Phase::ZeroOut
         | Phase::Write
+        | Phase::Update
         | Phase::Release
         | Phase::Verify
         | Phase::Sample
@@ -362,6 +369,10 @@ fn with_flush(record: &RunRecord) -> Option<String> {
 
 /// Firmware and installers read the image from its start; the read-back does the same.
 fn boot_read(page: &mut Page, record: &RunRecord) {
+    // Of what was written only here and there, only that was read back.
+    if record.compared.is_some() {
+        return;
+    }
     let Some(read) = record.phase(Phase::Verify).filter(|phase| phase.totals.bytes > 0) else {
         return;
     };
@@ -370,6 +381,17 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
         text.push_str("  (too short to judge)");
     }
     page.line(&text);
+}
+
+/// What a medium that was written only where it differed was spared.
+fn compared(page: &mut Page, record: &RunRecord) {
+    let Some(Compared { equal, written }) = record.compared else { return };
+    page.line(&format!(
+        "compared: {} were there already and were left, {} were written; the speeds of the update are those of \
+         reading and writing together",
+        Bytes(equal),
+        Bytes(written)
+    ));
 }
 
 /// A probe of the capacity and nothing else: there is no image.

@@ -47,6 +47,11 @@ fn texts(event: &Event) -> Vec<String> {
             let mark = if capacity.is_as_claimed() { "" } else { "WRONG: " };
             vec![format!("capacity: {mark}{capacity}")]
         }
+        Event::Compared { equal, written } => vec![format!(
+            "compared: {} were there already, {} were written",
+            Bytes(*equal),
+            Bytes(*written)
+        )],
         Event::FirstDifference { offset } => {
             vec![format!("first difference near byte {offset}; the check goes on")]
         }

@@ -58,6 +58,7 @@ fn may_take_long(phase: Phase) -> bool {
         | Phase::Discard
         | Phase::ZeroOut
         | Phase::Write
+        | Phase::Update
         | Phase::Flush
         | Phase::TestWrite
         | Phase::TestRead

@@ -194,6 +194,7 @@ pub fn plan(block: usize) -> Plan {
         published: Published::default(),
         mask: None,
         sparse: false,
+        changed_only: false,
         verify: true,
         discard: DiscardMode::Auto(std::time::Duration::from_secs(60)),
     }

@@ -55,5 +55,9 @@ fn b96_32_mib_on_a_stick_of_4_mb_a_second_are_no_test_of_1_gib_of_memory() {
 #[test]
 fn b96_a_disk_on_a_usb_2_port_is_told_with_its_link() {
     let Some(guest) = guest() else { return };
-    guest.run("old").ends_with(0).says(&["link 480 Mbit/s", "driver usb-storage", "USB 2 link (480 Mbit/s"]);
+    guest.run("old").ends_with(0).says(&[
+        "link 480 Mbit/s",
+        "driver usb-storage",
+        "USB 2 link (480 Mbit/s",
+    ]);
 }
