@@ -240,3 +240,47 @@ fn on_a_loop_device_the_kernel_counts_what_was_written() {
     let refused = lab::flash(&second, &stick.device, &["--resume", "--discard", "always"]);
     refused.expect(2).says(&["--changed-only keeps what is on the medium"]);
 }
+
+#[test]
+fn a_repair_writes_the_bad_stretches_and_nothing_else() {
+    if !lab_has(&["losetup"]) {
+        return;
+    }
+    let dir = folder();
+    let image = put(dir.path(), "image.img", &lab::disk_image((32 * MIB) + 512, 11));
+    let stick = LoopDev::new(64 * MIB);
+    lab::flash(&image, &stick.device, &[]).expect(0);
+    let whole = std::fs::read(&image).unwrap();
+    let repair = |more: &[&str]| {
+        lab::verify(&stick.device, &[&[image.as_str(), "--repair", "--yes"], more].concat())
+    };
+    let spoil = |at: u64| lab::write_at(&stick.device, at, &[0xa5; 512]);
+    let sectors = || {
+        let name = stick.device.trim_start_matches("/dev/");
+        let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        stat.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap() * 512
+    };
+    repair(&[]).expect(0).never_says(&["compared: "]);
+    // The boot sector, two places in one granule, the last sector of the image.
+    for places in [&[0, 512][..], &[9 << 20, (9 << 20) + 8192], &[32 << 20], &[0, 20 << 20]] {
+        for at in places {
+            spoil(*at);
+        }
+        lab::verify(&stick.device, &[&image]).expect(5);
+        let before = sectors();
+        repair(&[]).expect(0).says(&["compared: ", "every byte matches"]);
+        let granules = places.iter().map(|at| at >> 16).collect::<std::collections::BTreeSet<_>>();
+        let written = sectors() - before;
+        assert!(written <= granules.len() as u64 * (64 << 10), "{written}: {places:?}");
+        lab::verify(&stick.device, &[&image]).expect(0);
+        assert_eq!(lab::read_direct(&stick.device, 0, 512), whole[..512]);
+    }
+    // Nothing is written when the image is not what it should be, or nobody said yes.
+    spoil(5 << 20);
+    let before = sectors();
+    let wrong = "0".repeat(64);
+    repair(&["--sha256", &wrong]).expect(4);
+    lab::verify(&stick.device, &[&image, "--repair"]).expect(3).says(&["--yes"]);
+    lab::verify(&stick.device, &[&image, "--yes"]).expect(2).says(&["--repair"]);
+    assert_eq!(sectors(), before);
+}

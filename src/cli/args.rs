@@ -242,6 +242,11 @@ pub(crate) struct Verify {
     /// Compare with what this record of an earlier flash says was written
     #[arg(long = "record", value_name = "RECORD", conflicts_with_all = ["source", "sha256", "size"])]
     pub(crate) against: Option<PathBuf>,
+    /// Write what differs from SOURCE, and nothing else; then compare again
+    #[arg(long, requires = "source")]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
     #[command(flatten)]
     pub(crate) tuning: Tuning,
     #[command(flatten)]

@@ -192,11 +192,7 @@ fn measure(
     let wish = wish(args);
     let target = slot.take().ok_or_else(|| usage("a target was lost on the way"))?;
     let unmount = args.gate.unmount && profile(args).writes();
-    let mut target = target.judge_again(&wish, unmount)?;
-    target.unmount()?;
-    if unmount {
-        target = target.judge_again(&wish, false)?;
-    }
+    let (target, _) = target.freed(&wish, unmount)?;
     let opened = target.open(purpose(args), words)?;
     let prepared = plan(args, &target, &opened, round);
     let (plan, bench) = match prepared {

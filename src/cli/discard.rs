@@ -92,15 +92,10 @@ fn approved(
         Target::Block(_) | Target::File(_) | Target::Sim(_) => false,
     };
     ask(&question(args, &target, switch), &target, &args.gate, false, cancel)?;
-    let unmount = args.gate.unmount;
-    let mut target = target.judge_again(&wish, unmount)?;
-    target.unmount()?;
-    if unmount {
-        target = target.judge_again(&wish, false)?;
-    }
+    let (mut target, _) = target.freed(&wish, args.gate.unmount)?;
     let switched = if switch { Switched::to_unmap(&target.facts())? } else { None };
     if switched.is_some() {
-        target = target.judge_again(&wish, false)?;
+        target = target.freed(&wish, false)?.0;
     }
     let opened = target.open(Purpose::Discard, words)?;
     Ok((target, opened, switched))

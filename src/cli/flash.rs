@@ -321,14 +321,9 @@ impl Job {
             ask(&self.question(), &self.target, &self.args.gate, piped, cancel)?;
         }
         let wish = wish(&self.args, &self.image);
-        let unmount = self.args.gate.unmount;
-        let mut target = self.target.judge_again(&wish, unmount)?;
-        for at in target.unmount()? {
-            self.warnings.push(format!("unmounted {}", printable_path(&at)));
-        }
-        if unmount {
-            target = target.judge_again(&wish, false)?;
-        }
+        let (target, unmounted) = self.target.freed(&wish, self.args.gate.unmount)?;
+        let unmounted = unmounted.iter().map(|at| format!("unmounted {}", printable_path(at)));
+        self.warnings.extend(unmounted);
         let opened = target.open(Purpose::Write, words)?;
         self.target = target;
         Ok((self, opened))

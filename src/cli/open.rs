@@ -190,7 +190,7 @@ impl Target {
     }
 
     /// Judges a device again: after the person answered, and after filesystems were unmounted.
-    pub(super) fn judge_again(self, wish: &Wish<'_>, unmount: bool) -> Result<Self> {
+    fn judge_again(self, wish: &Wish<'_>, unmount: bool) -> Result<Self> {
         let Self::Block(before) = self else { return Ok(self) };
         let system = System::host();
         let path = before.facts().path.clone();
@@ -202,8 +202,17 @@ impl Target {
         Ok(Self::Block(now))
     }
 
+    /// What is done between the person's yes and opening: judges again, unmounts where that is
+    /// allowed, and then once more as something that is not mounted. What was unmounted.
+    pub(super) fn freed(self, wish: &Wish<'_>, unmount: bool) -> Result<(Self, Vec<PathBuf>)> {
+        let target = self.judge_again(wish, unmount)?;
+        let unmounted = target.unmount()?;
+        let target = if unmount { target.judge_again(wish, false)? } else { target };
+        Ok((target, unmounted))
+    }
+
     /// Unmounts what `--unmount` allowed to be unmounted; returns the mount points.
-    pub(super) fn unmount(&self) -> Result<Vec<PathBuf>> {
+    fn unmount(&self) -> Result<Vec<PathBuf>> {
         let Self::Block(approved) = self else { return Ok(vec![]) };
         let mut done = Vec::new();
         for at in approved.to_unmount() {

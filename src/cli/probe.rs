@@ -62,12 +62,7 @@ fn approved(args: &Probe, words: &[OsString], cancel: &CancelToken) -> Result<(T
     };
     let target = resolve(&args.target, &wish)?;
     ask(&question(args, &target), &target, &args.gate, false, cancel)?;
-    let unmount = args.gate.unmount;
-    let mut target = target.judge_again(&wish, unmount)?;
-    target.unmount()?;
-    if unmount {
-        target = target.judge_again(&wish, false)?;
-    }
+    let (target, _) = target.freed(&wish, args.gate.unmount)?;
     let opened = target.open(Purpose::Write, words)?;
     Ok((target, opened))
 }

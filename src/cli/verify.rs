@@ -1,4 +1,5 @@
-//! `verify`: the medium against an image, a digest or an earlier record. Opens read-only.
+//! `verify`: the medium against an image, a digest or an earlier record. Opens read-only, but for
+//! `--repair`, which is approved as a write is.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Gate, Output, Verify};
-use super::open::{Opened, Target, Wish, inspect_medium, locate, resolve, transfer};
+use super::open::{Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer};
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
@@ -23,11 +24,13 @@ use crate::digest::ranges::Mapped;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::mismatch;
+use crate::flow::repair::{Repaired, repair};
 use crate::flow::verify::{Expected, verify};
 use crate::image::{Advice, ImageInfo};
 use crate::report::RunRecord;
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
+use crate::ui::devices::{Verdict as DeviceVerdict, detail};
 use crate::units::Bytes;
 
 /// What to compare with, as it was resolved.
@@ -50,18 +53,49 @@ fn prepare(
     words: &[OsString],
     cancel: &CancelToken,
 ) -> Result<(Truth, Target, Opened)> {
+    let Gate { yes, unmount, force } = args.gate;
+    if !args.repair && (yes || unmount || force) {
+        return Err(usage("--yes, --unmount and --force are for --repair: verify writes nothing"));
+    }
     let truth = truth(args, cancel)?;
-    let gate = Gate::default();
-    let wish = Wish {
-        purpose: Purpose::ReadOnly,
-        gate: &gate,
-        image_size: None,
-        source: None,
-        measures: false,
+    let purpose = if args.repair { Purpose::Write } else { Purpose::ReadOnly };
+    let (image_size, source) = match &truth {
+        Truth::Image(image, _) if args.repair => (image.source().at_least(), image.at()),
+        _ => (None, None),
     };
+    let wish = Wish { purpose, gate: &args.gate, image_size, source, measures: false };
     let target = resolve(&args.target, &wish)?;
-    let opened = target.open(Purpose::ReadOnly, words)?;
+    if !args.repair {
+        let opened = target.open(purpose, words)?;
+        return Ok((truth, target, opened));
+    }
+    let piped = can_repair(&truth)?;
+    ask(&question(&target), &target, &args.gate, piped, cancel)?;
+    let (target, _) = target.freed(&wish, unmount)?;
+    let opened = target.open(purpose, words)?;
     Ok((truth, target, opened))
+}
+
+/// Whether the image comes from standard input; refused is what has no bytes to write.
+fn can_repair(truth: &Truth) -> Result<bool> {
+    let Truth::Image(image, info) = truth else {
+        return Err(usage("--repair needs the image itself"));
+    };
+    if info.advice() == Advice::Compose {
+        return Err(Error::refused("the stick of a Windows ISO holds its files, not the ISO").hint(
+            "mediawriter flash WIN.iso TARGET --changed-only makes it again, and writes only what differs",
+        ));
+    }
+    Ok(image.is_stdin())
+}
+
+fn question(target: &Target) -> String {
+    let facts = target.facts();
+    let what = match target {
+        Target::Block(_) => detail(&facts, &DeviceVerdict::of(&facts)),
+        Target::File(_) | Target::Sim(_) => format!("{} ({})\n", target.name(), Bytes(facts.size)),
+    };
+    format!("{what}It is compared with the image, and overwritten where it differs.\n")
 }
 
 fn truth(args: &Verify, cancel: &CancelToken) -> Result<Truth> {
@@ -152,9 +186,15 @@ fn work(
         Truth::Image(image, info) if info.advice() == Advice::Compose => Some(image),
         _ => None,
     };
-    let done = match windows {
-        Some(image) => windows::verify(image, device, &session.cx),
-        None => expected(truth, args)
+    let done = match (windows, truth) {
+        (Some(image), _) => windows::verify(image, device, &session.cx),
+        (None, Truth::Image(image, _)) if args.repair => {
+            let image = (image.source(), image.published());
+            let done = repair(compared, image, &find, &transfer, &session.cx);
+            device.reread_partitions().ok();
+            done.map(|Repaired { verdict, .. }| verdict)
+        }
+        (None, _) => expected(truth, args)
             .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx)),
     };
     let done = done.and_then(|verdict| judge(verdict, &session.cx.target));

@@ -50,6 +50,11 @@ impl Ends {
     }
 }
 
+/// Where a medium begins to look bootable.
+pub(super) fn head(size: u64) -> Span {
+    Ends::of(size).head
+}
+
 /// Overwrites both ends with zeros where they are not zero yet, flushes, and says what was there.
 pub(crate) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     cx.timed(Phase::Clear, |meter| {

@@ -30,6 +30,7 @@ pub(crate) mod guard;
 mod pace;
 mod produce;
 pub mod readback;
+pub mod repair;
 mod salvage;
 pub mod verify;
 mod write;

@@ -12,7 +12,7 @@ use crate::digest::chunks::{Builder, ChunkMap, level_for};
 use crate::digest::ranges::{self, ImageDigest, ImageHasher, Mapped};
 use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::{Error, Kind, Result};
-use crate::event::{Event, Verdict};
+use crate::event::{Event, Span, Verdict};
 use crate::source::{Published, Source, bmap};
 
 /// What the medium should hold.
@@ -58,7 +58,7 @@ pub fn verify(
             )
         }
         Expected::Image(source, published) => {
-            against_image(device, *source, published, locate, (transfer, cx))?
+            against_image(device, *source, published, locate, (transfer, cx))?.verdict
         }
     };
     cx.events.emit(Event::MediaVerdict(verdict.clone()));
@@ -73,14 +73,24 @@ fn fits(device: &dyn BlockDevice, len: u64, cx: &Context) -> Result<()> {
     Ok(())
 }
 
+/// A medium that was compared with an image.
+#[derive(Debug)]
+pub(super) struct Compared {
+    pub(super) verdict: Verdict,
+    /// Where it differs or cannot be read, in whole granules of the map.
+    pub(super) bad: Vec<Span>,
+    /// Of the image.
+    pub(super) digest: ImageDigest,
+}
+
 /// Image and medium are read at the same time; both become maps.
-fn against_image(
+pub(super) fn against_image(
     device: &dyn BlockDevice,
     source: &dyn Source,
     published: &Published,
     locate: Locate<'_>,
     (transfer, cx): (&Transfer, &Context),
-) -> Result<Verdict> {
+) -> Result<Compared> {
     let level = level_for(device.geometry().size);
     // A stick that was pulled out ends the check now, not after the rest of a large image.
     let given_up = AtomicBool::new(false);
@@ -111,7 +121,10 @@ fn against_image(
     check_source(source, published, digest, map.len(), cx)?;
     let image = source.positional();
     let truth = Truth { map: &map, image: image.as_deref(), written: false };
-    Ok(with_digest(digest.proof, &seen, judge(truth, &seen, device, locate, cx)))
+    let verdict = with_digest(digest.proof, &seen, judge(truth, &seen, device, locate, cx));
+    let granules = map.differing(&seen.map).into_iter().map(|index| map.span(index));
+    let bad = granules.chain(seen.unreadable.iter().copied()).collect();
+    Ok(Compared { verdict, bad, digest })
 }
 
 fn map_source(
