@@ -68,6 +68,10 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         "In a script:",
     ),
     ("mediawriter verify /dev/sdX debian.iso", "Later: does the stick still hold the image?"),
+    (
+        "mediawriter verify /dev/sdX debian.iso --repair",
+        "Write the places where it does not, and nothing else:",
+    ),
     ("mediawriter verify /dev/sdX --record run.json", "The same without the image:"),
     ("mediawriter discard /dev/sdX", "Give all blocks back to the drive:"),
     ("mediawriter discard --trim /media/stick", "Trim the free space of a mounted filesystem:"),

@@ -112,7 +112,7 @@ impl Context {
                         "check plug, cable and power; what is on it was not proven: verify it, or write it again"
                     }
                     _ => {
-                        "check plug, cable and power; the stick holds an incomplete image and must be written again"
+                        "check plug, cable and power; the stick holds an incomplete image and must be written again (flash --resume writes only the rest)"
                     }
                 },
             );
@@ -157,7 +157,7 @@ impl Context {
                 format!("{} disappeared while it was being flushed", self.target),
                 error,
             )
-            .hint("the stick holds an incomplete image and must be written again");
+            .hint("the stick holds an incomplete image and must be written again (flash --resume writes only the rest)");
         }
         Error::io(format!("{} could not be flushed", self.target), error).hint(
             "data that was accepted did not reach the medium; see dmesg, then try another stick",

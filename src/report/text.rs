@@ -386,12 +386,13 @@ fn boot_read(page: &mut Page, record: &RunRecord) {
 /// What a medium that was written only where it differed was spared.
 fn compared(page: &mut Page, record: &RunRecord) {
     let Some(Compared { equal, written }) = record.compared else { return };
-    page.line(&format!(
-        "compared: {} were there already and were left, {} were written; the speeds of the update are those of \
-         reading and writing together",
+    let text = format!(
+        "{} were there already and were left, {} were written; the speeds of the update are those of reading and \
+         writing together",
         Bytes(equal),
         Bytes(written)
-    ));
+    );
+    page.field("compared", &text);
 }
 
 /// A probe of the capacity and nothing else: there is no image.
