@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("image", &["text"]),
     ("meter", &["event", "time", "units"]),
     ("analysis", &["event", "meter::series", "units"]),
-    ("host", &["cancel", "error", "text", "time"]),
+    // A program that is started ends with the thread that started it.
+    ("host", &["cancel", "error", "sys::process", "text", "time"]),
     ("decode", &["digest", "error", "image", "text", "units"]),
     (
         "source",

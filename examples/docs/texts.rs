@@ -34,6 +34,8 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
         "http_proxy, https_proxy, all_proxy, no_proxy",
         "Proxies for images and lists that are fetched.",
     ),
+    ("TMPDIR", "Where the volume of --filesystem ntfs is made; else in /var/tmp."),
+    ("PATH", "Where mkntfs and ntfs-3g are looked for, which --filesystem ntfs runs."),
     ("SSL_CERT_FILE", "Authorities to believe instead of the system's."),
     (
         "DBUS_SYSTEM_BUS_ADDRESS, DBUS_SESSION_BUS_ADDRESS",

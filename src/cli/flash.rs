@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::args::{DiscardWhen, Flash, Output, SparseWhen};
+use super::args::{DiscardWhen, Flash, SparseWhen};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
 use super::probe::genuine;
@@ -115,7 +115,7 @@ fn composed(
     if info.advice() != Advice::Compose {
         if windows::is_wanted(&args.windows) {
             return Err(usage(format!(
-                "--table, --label, --split-size, --add, --drivers and --unattend are for Windows ISOs; {} is {}",
+                "--table, --filesystem, --label, --split-size, --add, --drivers and --unattend are for Windows ISOs; {} is {}",
                 image.source().info().name,
                 info.kind
             )));
@@ -329,16 +329,30 @@ impl Job {
         Ok((self, opened))
     }
 
-    fn run(self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    fn run(mut self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
         let device = &*opened.device;
+        let transfer = transfer(
+            &self.args.tuning,
+            device.geometry(),
+            self.target.is_simulated(),
+            self.image.source().memory(),
+        )?;
+        let session = Session::start(
+            "flash",
+            words,
+            self.args.output.clone(),
+            opened.clock.clone(),
+            (cancel, self.target.name()),
+        )?;
+        if let Some(media) = &self.windows {
+            match windows::finished(self.image, media, &session.cx) {
+                Ok(image) => self.image = image,
+                Err(error) => return Ok(session.end(&Err(error))),
+            }
+        }
         let args = &self.args;
         let plan = Plan {
-            transfer: transfer(
-                &args.tuning,
-                device.geometry(),
-                self.target.is_simulated(),
-                self.image.source().memory(),
-            )?,
+            transfer,
             published: self.image.published().clone(),
             verify: !args.no_verify,
             mask: self.image.mask().cloned(),
@@ -346,14 +360,6 @@ impl Job {
             changed_only: args.changed_only,
             discard: self.discard(),
         };
-        let output: Output = args.output.clone();
-        let session = Session::start(
-            "flash",
-            words,
-            output,
-            opened.clock.clone(),
-            (cancel, self.target.name()),
-        )?;
         self.describe(&session, device, &plan);
         self.image.attend(&session.cx);
         let known = OnceCell::new();

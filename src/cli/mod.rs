@@ -36,6 +36,7 @@ mod trim;
 mod verify;
 mod windows;
 mod windows_args;
+mod windows_ntfs;
 
 use args::{Cli, Command};
 use screen_args::ColorWord;

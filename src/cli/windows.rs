@@ -10,7 +10,8 @@ use std::time::UNIX_EPOCH;
 
 use super::source::Image;
 use super::usage;
-use super::windows_args::{TableWord, WindowsMedia, WindowsOption};
+use super::windows_args::{FilesystemWord, TableWord, WindowsMedia, WindowsOption};
+use super::windows_ntfs::Unmade;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::look::Look;
@@ -32,6 +33,7 @@ use crate::windows::stamp::{self, Stamp};
 use crate::windows::table::{Device, Kind as Table};
 use crate::windows::tree::{Disc, DiscFile, IsoDisc};
 use crate::windows::unattend::{self, Arch};
+use crate::windows::volume;
 use crate::windows::wim::{Edition, Wim};
 
 /// Files and folders that may be added; more are a mistake.
@@ -45,6 +47,8 @@ pub(super) struct Media {
     pub(super) plan: Plan,
     /// For the person who has to say yes.
     pub(super) words: Vec<String>,
+    /// An NTFS volume that is to be made before anything is written.
+    ntfs: Option<Unmade>,
 }
 
 /// Reads the image at any offset; it has to be a file.
@@ -99,13 +103,37 @@ pub(super) fn compose(
     let (mut words, arch) = editions(&*disc);
     let mut added = added(args)?;
     added.extend(answers(args, arch)?);
+    let name = source.info().name.clone();
+    if let Some(file) = boot_file(args)? {
+        let unmade = Unmade::new((disc, name), &added, options, (file, args.temp_dir.as_deref()))?;
+        let (composed, plan) = unmade.outline()?;
+        words.extend(unmade.words(&plan));
+        let image = image.composed(composed, proven, plan.notes.clone())?;
+        return Ok((image, Media { plan, words, ntfs: Some(unmade) }));
+    }
     let plan = plan(&*disc, &added, &options)?;
     words.push(loaders(&*disc));
     words.extend(contents(&plan, &options));
-    let name = source.info().name.clone();
     let composed = ComposedSource::new(&plan, disc, &name)?;
     let image = image.composed(composed, proven, plan.notes.clone())?;
-    Ok((image, Media { plan, words }))
+    Ok((image, Media { plan, words, ntfs: None }))
+}
+
+/// The file that boots an NTFS stick, where it is to be one.
+fn boot_file(args: &WindowsMedia) -> Result<Option<&Path>> {
+    match (args.filesystem, &args.uefi_ntfs) {
+        (Some(FilesystemWord::Fat32), Some(_)) => {
+            Err(usage("--uefi-ntfs is for --filesystem ntfs").hint("FAT32 boots by itself"))
+        }
+        (_, file) => Ok(file.as_deref()),
+    }
+}
+
+/// The image that is written, once its NTFS volume is made where it has one.
+pub(super) fn finished(image: Image, media: &Media, cx: &Context) -> Result<Image> {
+    let Some(unmade) = &media.ntfs else { return Ok(image) };
+    let proven = image.published().proven;
+    image.composed(unmade.make(cx)?, proven, Vec::new())
 }
 
 /// Compares the whole ISO with what was published of it, before anything is made of it. Bytes.
@@ -324,12 +352,17 @@ fn loaders(disc: &dyn Disc) -> String {
 
 /// What the stick will be.
 fn contents(plan: &Plan, options: &Options) -> Vec<String> {
-    let table = match options.table {
+    listed(plan, options.table, "FAT32")
+}
+
+pub(super) fn listed(plan: &Plan, table: Table, filesystem: &str) -> Vec<String> {
+    let table = match table {
         Table::Gpt => "GPT",
         Table::Mbr => "MBR",
     };
     let bytes = plan.files.iter().map(|file| file.len).sum();
-    let mut words = vec![format!("{table}, FAT32; {} files, {}", plan.files.len(), Bytes(bytes))];
+    let files = plan.files.len();
+    let mut words = vec![format!("{table}, {filesystem}; {files} files, {}", Bytes(bytes))];
     for (origin, what) in [(Origin::Part, "part"), (Origin::Added, "added by mediawriter")] {
         let of = plan.files.iter().filter(|file| file.origin == origin).take(TOLD);
         words.extend(
@@ -343,6 +376,14 @@ fn contents(plan: &Plan, options: &Options) -> Vec<String> {
 /// to the places whose bytes are proven.
 pub(super) fn find_files(media: &Media, device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     let plan = &media.plan;
+    if media.ntfs.is_some() {
+        let files = plan.files.len();
+        cx.events.note(
+            "files",
+            format!("all {files} files were found in the NTFS volume before it was written, and every cluster in use was read back"),
+        );
+        return Ok(());
+    }
     let wrong = cx.timed(Phase::Files, |meter| {
         misplaced(&Counted { medium: Look(device), meter }, plan.start, &plan.files)
     })?;
@@ -372,8 +413,16 @@ pub(super) fn verify(source: &Image, device: &dyn BlockDevice, cx: &Context) -> 
     let disc = disc(source.shared())?;
     let stamp = read_stamp(device, cx)?;
     let geometry = device.geometry();
+    let shape = Device { size: geometry.size, sector: geometry.logical_block };
+    if stamp.boot.is_some() {
+        let report = cx.timed(Phase::Verify, |meter| {
+            volume::check(&Counted { medium: Look(device), meter }, &*disc, shape, &stamp)
+        })?;
+        let bytes = disc.nodes().iter().filter_map(|node| node.len).sum();
+        return Ok(told(&report, bytes, cx));
+    }
     let options = Options {
-        device: Device { size: geometry.size, sector: geometry.logical_block },
+        device: shape,
         table: stamp.table,
         label: String::new(),
         seed: stamp.seed,
@@ -386,9 +435,13 @@ pub(super) fn verify(source: &Image, device: &dyn BlockDevice, cx: &Context) -> 
         check(&medium, plan.start, &plan.files, &*image.preview())
     })?;
     let bytes = plan.files.iter().map(|file| file.len).sum();
-    let verdict = judge(&report, bytes, cx);
+    Ok(told(&report, bytes, cx))
+}
+
+fn told(report: &Report, bytes: u64, cx: &Context) -> Verdict {
+    let verdict = judge(report, bytes, cx);
     cx.events.emit(Event::MediaVerdict(verdict.clone()));
-    Ok(verdict)
+    verdict
 }
 
 fn read_stamp(device: &dyn BlockDevice, cx: &Context) -> Result<Stamp> {
@@ -468,6 +521,9 @@ impl ReadAt for Counted<'_> {
 pub(super) fn is_wanted(args: &WindowsMedia) -> bool {
     let WindowsMedia {
         table,
+        filesystem,
+        uefi_ntfs,
+        temp_dir,
         label,
         split_size,
         add,
@@ -478,6 +534,9 @@ pub(super) fn is_wanted(args: &WindowsMedia) -> bool {
     } = args;
     let paths = |path: &Option<PathBuf>| path.is_some();
     *table != TableWord::Auto
+        || filesystem.is_some()
+        || paths(uefi_ntfs)
+        || paths(temp_dir)
         || label.is_some()
         || split_size.is_some()
         || paths(add)

@@ -19,7 +19,29 @@ pub(crate) struct WindowsMedia {
         help_heading = "Windows ISO"
     )]
     pub(crate) table: TableWord,
-    /// Its label, at most 11 characters [default: the ISO's]
+    /// Its filesystem [default: fat32]; ntfs is for what FAT32 cannot hold, and needs mkntfs, ntfs-3g
+    /// and --uefi-ntfs
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FILESYSTEM",
+        requires_if("ntfs", "uefi_ntfs"),
+        help_heading = "Windows ISO"
+    )]
+    pub(crate) filesystem: Option<FilesystemWord>,
+    /// What boots an NTFS stick: the FAT image UEFI:NTFS (uefi-ntfs.img of Rufus)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "filesystem",
+        conflicts_with = "split_size",
+        help_heading = "Windows ISO"
+    )]
+    pub(crate) uefi_ntfs: Option<PathBuf>,
+    /// Where the NTFS volume is made, as large as the ISO's files [default: $TMPDIR, or /var/tmp]
+    #[arg(long, value_name = "DIR", requires = "uefi_ntfs", help_heading = "Windows ISO")]
+    pub(crate) temp_dir: Option<PathBuf>,
+    /// Its label, at most 11 characters, on NTFS 32 [default: the ISO's]
     #[arg(long, value_name = "TEXT", help_heading = "Windows ISO")]
     pub(crate) label: Option<String>,
     /// Split install.wim into parts of this size at most [default: 3800MiB, where it does not fit]
@@ -89,6 +111,13 @@ impl FromStr for WindowsOption {
             }
         })
     }
+}
+
+/// A filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilesystemWord {
+    Fat32,
+    Ntfs,
 }
 
 /// A partition table.

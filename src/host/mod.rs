@@ -1,5 +1,5 @@
 //! The computer the program runs on and the person who started it: who that is, what the machine
-//! is made of, signals, rights, and how to keep it awake.
+//! is made of, signals, rights, how to keep it awake, and the programs of others that are run.
 //!
 //! Knows nothing about devices, images or screens, and prints nothing.
 
@@ -8,6 +8,7 @@ pub mod facts;
 pub mod inhibit;
 pub mod invoker;
 pub mod notify;
+pub mod ntfs3g;
 pub mod power;
 pub mod privilege;
 pub mod signals;

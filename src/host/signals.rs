@@ -6,8 +6,8 @@
 //!
 //! No handler is installed: the signals are blocked in every thread and one thread takes them with
 //! sigwait(3). So their default action stays in place (signal(7)) and needs no unsafe code to be
-//! restored. A program that this process started would inherit the blocked mask across execve(2);
-//! none is started. SIGPIPE stays ignored (Rust's start-up), SIGTSTP keeps its default.
+//! restored. A program that this process starts inherits the blocked mask across execve(2): Ctrl-C
+//! reaches it through this process alone, which ends it (`host::ntfs3g`). SIGPIPE stays ignored (Rust's start-up), SIGTSTP keeps its default.
 
 use std::fs;
 use std::process::ExitCode;

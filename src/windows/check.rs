@@ -18,7 +18,7 @@ use crate::text::printable;
 pub use volume::{Found, Volume};
 
 /// Bytes compared at once.
-const STEP: u64 = 1 << 20;
+pub(super) const STEP: u64 = 1 << 20;
 
 /// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub fn check(
 }
 
 /// What Windows, macOS and desktops put on every stick.
-fn is_system(path: &str) -> bool {
+pub(super) fn is_system(path: &str) -> bool {
     let top = path.split('/').next().unwrap_or_default().to_lowercase();
     let name = path.rsplit('/').next().unwrap_or_default().to_lowercase();
     matches!(

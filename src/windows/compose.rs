@@ -5,21 +5,26 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::fat32::{self, Entry, Fill, Volume, key};
 use super::stamp::{self, Stamp};
 use super::table::{self, Device, Kind};
-use super::tree::{Disc, DiscFile};
+use super::tree::{Disc, DiscFile, Node};
 use super::wim::{self, Fault, Piece, Wim};
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::text::{printable, printable_path};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// A file from here on is split: below 4 GiB by two clusters, because dosfstools' `fsck.vfat`
 /// counts the clusters of a file, and takes 4 GiB of them for none.
 const WHOLE: u64 = (4 << 30) - (64 << 10);
+
+/// The way out for files that FAT32 cannot hold.
+const NTFS: &str = "make an NTFS stick: --filesystem ntfs --uefi-ntfs FILE, where FILE is the \
+                    uefi-ntfs.img of https://github.com/pbatard/rufus (in res/uefi)";
 
 /// Where the bytes of an extent come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,11 @@ pub enum Content {
     Host {
         /// Number among [`Plan::hosts`].
         file: usize,
+    },
+    /// [`Plan::volume`], from this byte on.
+    Volume {
+        /// Byte of the volume.
+        offset: u64,
     },
 }
 
@@ -136,18 +146,20 @@ pub struct Plan {
     pub files: Vec<Written>,
     /// Files of the host.
     pub hosts: Vec<(PathBuf, u64)>,
+    /// A volume that was filled beforehand.
+    pub volume: Option<Arc<File>>,
     /// What to tell: a changed label, files that were replaced or split.
     pub notes: Vec<String>,
 }
 
 /// A file or folder on its way to the stick.
 #[derive(Clone, Debug)]
-struct Item {
-    path: String,
+pub(super) struct Item {
+    pub(super) path: String,
     /// `None`: a folder.
-    file: Option<(u64, Vec<(u64, Content)>)>,
-    mtime: i64,
-    origin: Origin,
+    pub(super) file: Option<Pieces>,
+    pub(super) mtime: i64,
+    pub(super) origin: Origin,
 }
 
 /// Plans a stick with the files of `disc` and those that are added.
@@ -176,10 +188,20 @@ pub fn plan(disc: &dyn Disc, added: &[Added], options: &Options) -> Result<Plan>
     let entries: Vec<Entry> = items.iter().map(Item::entry).collect();
     let fat = fat32::plan(&entries, volume).map_err(|refusal| match refusal {
         fat32::Refusal::Geometry => too_small(),
+        fat32::Refusal::Problems(ref problems)
+            if problems.iter().any(|p| matches!(p.trouble, fat32::Trouble::TooLarge(_))) =>
+        {
+            Error::refused(refusal.to_string()).hint(NTFS)
+        }
         other => Error::refused(other.to_string()),
     })?;
     let mut extents: Vec<Extent> = layout.structures.into_iter().map(new_bytes).collect();
-    let stamp = Stamp { seed: options.seed, table: options.table, part_limit: options.part_limit };
+    let stamp = Stamp {
+        seed: options.seed,
+        table: options.table,
+        part_limit: options.part_limit,
+        boot: None,
+    };
     extents.push(new_bytes((stamp::AT, stamp.to_bytes())));
     extents.extend(fat.structures.into_iter().map(filled));
     let mut files = Vec::new();
@@ -202,18 +224,26 @@ pub fn plan(disc: &dyn Disc, added: &[Added], options: &Options) -> Result<Plan>
         extents,
         files,
         hosts,
+        volume: None,
         notes,
     })
 }
 
 impl Item {
-    fn entry(&self) -> Entry {
+    /// What is number `file` on the disc, as it is.
+    pub(super) fn of_disc(file: usize, node: &Node) -> Self {
+        let content = |len| (len > 0).then_some((len, Content::Disc { file, offset: 0 }));
+        let file = node.len.map(|len| (len, content(len).into_iter().collect()));
+        Self { path: node.path.clone(), file, mtime: node.mtime, origin: Origin::Disc }
+    }
+
+    pub(super) fn entry(&self) -> Entry {
         let len = self.file.as_ref().map(|(len, _)| *len);
         Entry { path: self.path.clone(), len, mtime: self.mtime }
     }
 }
 
-fn new_bytes((at, bytes): (u64, Vec<u8>)) -> Extent {
+pub(super) fn new_bytes((at, bytes): (u64, Vec<u8>)) -> Extent {
     Extent { at, len: bytes.len() as u64, content: Content::Bytes(bytes.into()) }
 }
 
@@ -231,15 +261,15 @@ fn items(disc: &dyn Disc, options: &Options, notes: &mut Vec<String>) -> Result<
     let threshold = options.part_limit.unwrap_or(WHOLE);
     let mut out = Vec::new();
     for (file, node) in disc.nodes().iter().enumerate() {
-        let path = node.path.clone();
+        let path = &node.path;
         let Some(len) = node.len else {
-            out.push(Item { path, file: None, mtime: node.mtime, origin: Origin::Disc });
+            out.push(Item::of_disc(file, node));
             continue;
         };
         let lower = format!("/{}", path.to_ascii_lowercase());
         if len >= threshold && lower.ends_with("/sources/install.wim") {
             let parts = parts((disc, file), len, options)?;
-            notes.push(format!("{} is split into {} parts", printable(&path), parts.len()));
+            notes.push(format!("{} is split into {} parts", printable(path), parts.len()));
             let stem = &path[..path.len() - 4];
             let numbered = parts.into_iter().zip(1..);
             out.extend(numbered.map(|(part, number)| Item {
@@ -251,12 +281,9 @@ fn items(disc: &dyn Disc, options: &Options, notes: &mut Vec<String>) -> Result<
             continue;
         }
         if len > u64::from(u32::MAX) && lower.ends_with("/sources/install.esd") {
-            return Err(unsplittable(&path, "its files are compressed together (solid)"));
+            return Err(unsplittable(path, "its files are compressed together (solid)"));
         }
-        let body =
-            if len == 0 { Vec::new() } else { vec![(len, Content::Disc { file, offset: 0 })] };
-        let file = Some((len, body));
-        out.push(Item { path, file, mtime: node.mtime, origin: Origin::Disc });
+        out.push(Item::of_disc(file, node));
     }
     Ok(out)
 }
@@ -266,14 +293,14 @@ fn unsplittable(path: &str, why: impl fmt::Display) -> Error {
     let path = printable(path);
     Error::refused(format!("{path} is too large for FAT32 and cannot be split: {why}")).hint(format!(
         "make a WIM that can be split, and put it into the ISO instead: wimlib-imagex export {name} all \
-         new.wim --compress=LZX"
+         new.wim --compress=LZX\n       or {NTFS}"
     ))
 }
 
 /// Files of the host with their lengths.
-type Hosts = Vec<(PathBuf, u64)>;
+pub(super) type Hosts = Vec<(PathBuf, u64)>;
 /// Length and pieces of a file.
-type Pieces = (u64, Vec<(u64, Content)>);
+pub(super) type Pieces = (u64, Vec<(u64, Content)>);
 
 /// The parts of a WIM on the disc.
 fn parts((disc, file): (&dyn Disc, usize), len: u64, options: &Options) -> Result<Vec<Pieces>> {
@@ -301,7 +328,7 @@ fn parts((disc, file): (&dyn Disc, usize), len: u64, options: &Options) -> Resul
 }
 
 /// Adds files, with the folders that they need; sorted by path.
-fn with_added(
+pub(super) fn with_added(
     items: Vec<Item>,
     added: &[Added],
     notes: &mut Vec<String>,
@@ -356,7 +383,7 @@ fn spelled(items: &mut BTreeMap<String, Vec<Item>>, path: &str, mtime: i64) -> S
 }
 
 /// In order, without what is empty, both ends filled with zeros where nothing else is.
-fn sorted(mut extents: Vec<Extent>, size: u64) -> Result<Vec<Extent>> {
+pub(super) fn sorted(mut extents: Vec<Extent>, size: u64) -> Result<Vec<Extent>> {
     extents.retain(|extent| extent.len > 0);
     extents.sort_by_key(|extent| extent.at);
     let mut zeros = Vec::new();

@@ -28,6 +28,7 @@ pub struct ComposedSource {
 struct Inner {
     disc: Arc<dyn Disc>,
     hosts: Vec<File>,
+    volume: Option<Arc<File>>,
     extents: Vec<Extent>,
     size: u64,
 }
@@ -47,8 +48,9 @@ impl ComposedSource {
         }
         let info = SourceInfo { name: name.to_owned(), len: Some(plan.size), restartable: true };
         let mapped = mapped(&plan.extents, u64::from(plan.sector), plan.size).into();
-        let extents = plan.extents.clone();
-        Ok(Self { inner: Arc::new(Inner { disc, hosts, extents, size: plan.size }), mapped, info })
+        let (extents, volume) = (plan.extents.clone(), plan.volume.clone());
+        let inner = Arc::new(Inner { disc, hosts, volume, extents, size: plan.size });
+        Ok(Self { inner, mapped, info })
     }
 }
 
@@ -99,6 +101,10 @@ impl Inner {
             }
             Content::Host { file } => match self.hosts.get(*file) {
                 Some(file) => file.read_at(buf, skip)?,
+                None => 0,
+            },
+            Content::Volume { offset } => match &self.volume {
+                Some(volume) => volume.read_at(buf, offset.saturating_add(skip))?,
                 None => 0,
             },
         };

@@ -7,15 +7,19 @@
 //! tree (UDF, ISO 9660) -> compose -> ComposedSource -> the engine that writes every image
 //! wim (parts)          -/    \- fat32, table           check: file by file from the medium
 //! unattend (answers)   -/
+//!
+//! volume (NTFS, filled by others) -> ComposedSource    ntfs: file by file from the medium
 //! ```
 
 pub mod check;
 pub mod compose;
 pub mod composed;
 pub mod fat32;
+pub mod ntfs;
 pub mod placed;
 pub mod stamp;
 pub mod table;
 pub mod tree;
 pub mod unattend;
+pub mod volume;
 pub mod wim;

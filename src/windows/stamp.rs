@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::table::Kind;
+use crate::digest::Sha256;
 
 /// First byte of the stamp: between the table and the partition.
 pub const AT: u64 = 512 << 10;
@@ -20,6 +21,17 @@ pub struct Stamp {
     pub table: Kind,
     /// Most bytes of a part of `install.wim`, where that was said.
     pub part_limit: Option<u64>,
+    /// What boots it, where it is NTFS; `None`: it is FAT32.
+    pub boot: Option<Boot>,
+}
+
+/// The image of the partition that boots an NTFS stick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// Bytes.
+    pub len: u64,
+    /// Their digest.
+    pub sha256: Sha256,
 }
 
 impl Stamp {
@@ -37,6 +49,9 @@ impl Stamp {
         write!(text, "\ntable={table}\n").ok();
         if let Some(limit) = self.part_limit {
             writeln!(text, "part_limit={limit}").ok();
+        }
+        if let Some(Boot { len, sha256 }) = &self.boot {
+            writeln!(text, "ntfs_boot={len} {sha256}").ok();
         }
         let mut bytes = text.into_bytes();
         bytes.resize(LEN, 0);
@@ -64,7 +79,15 @@ impl Stamp {
             _ => return None,
         };
         let part_limit = field("part_limit").map(|limit| limit.parse().ok());
-        Some(Self { seed, table, part_limit: part_limit.unwrap_or(None) })
+        // What cannot be read must not pass for the stamp of a FAT32 stick.
+        let boot = match field("ntfs_boot") {
+            None => None,
+            Some(boot) => {
+                let (len, sha256) = boot.split_once(' ')?;
+                Some(Boot { len: len.parse().ok()?, sha256: sha256.parse().ok()? })
+            }
+        };
+        Some(Self { seed, table, part_limit: part_limit.unwrap_or(None), boot })
     }
 }
 
@@ -76,12 +99,19 @@ mod tests {
 
     #[test]
     fn what_was_written_comes_back() {
-        for (table, part_limit) in [(Kind::Gpt, None), (Kind::Mbr, Some(12 << 20))] {
-            let stamp = Stamp { seed: *b"0123456789abcdef", table, part_limit };
+        let ntfs = Boot { len: u64::MAX, sha256: "ab".repeat(32).parse().unwrap() };
+        for (table, part_limit, boot) in [
+            (Kind::Gpt, None, None),
+            (Kind::Mbr, Some(12 << 20), None),
+            (Kind::Gpt, None, Some(ntfs)),
+        ] {
+            let stamp = Stamp { seed: *b"0123456789abcdef", table, part_limit, boot };
             let bytes = stamp.to_bytes();
             assert_eq!((bytes.len(), Stamp::parse(&bytes)), (LEN, Some(stamp)));
         }
         assert_eq!(Stamp::parse(&[0; LEN]), None);
+        let text = format!("{HEAD}\nseed={}\ntable=gpt\nntfs_boot=12\n\0", "0".repeat(32));
+        assert_eq!(Stamp::parse(text.as_bytes()), None);
     }
 
     proptest! {

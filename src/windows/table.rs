@@ -1,4 +1,5 @@
-//! The partition table of a stick with one partition, as bytes: GPT, or MBR.
+//! The partition table of a stick as bytes, GPT or MBR: one partition, and for NTFS a small one
+//! behind it, from which firmware boots.
 //!
 //! Owns: both headers and arrays of a GPT with its protective MBR, and an MBR whose code tells a
 //! computer that boots the old way what is wrong. Must not know what is in the partition.
@@ -19,6 +20,9 @@ const BASIC_DATA: [u8; 16] = [
     0xA2, 0xA0, 0xD0, 0xEB, 0xE5, 0xB9, 0x33, 0x44, 0x87, 0xC0, 0x68, 0xB6, 0xB7, 0x26, 0x99, 0xC7,
 ];
 const NAME: &str = "Windows install";
+const BOOT_NAME: &str = "UEFI:NTFS";
+/// Read-only, and no letter: Windows leaves the partition alone. As Rufus has it (`src/drive.c`).
+const BOOT_ATTRIBUTES: u64 = 1 << 60 | 1 << 63;
 
 /// Prints the text behind it through int 10h, then waits for ever. It runs at 0000:7C00.
 const STUB: [u8; 25] = [
@@ -58,6 +62,19 @@ pub struct Layout {
     pub start: u64,
     /// Its length, whole sectors.
     pub len: u64,
+    /// First byte of the partition to boot from, where there is one.
+    pub boot: Option<u64>,
+}
+
+/// A partition of a table, in sectors.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    first: u64,
+    count: u64,
+    /// Its type in an MBR.
+    kind: u8,
+    name: &'static str,
+    attributes: u64,
 }
 
 /// What tables are made from.
@@ -69,9 +86,14 @@ pub struct Device {
     pub sector: u32,
 }
 
-/// Plans a table; `None` where the device is too small or its sectors are no usual ones. `seed`
-/// makes identifiers.
+/// Plans a table for FAT32; `None` where the device is too small or its sectors are no usual ones.
+/// `seed` makes identifiers.
 pub fn plan(kind: Kind, device: Device, seed: [u8; 16]) -> Option<Layout> {
+    with_boot(kind, device, seed, 0)
+}
+
+/// The same for NTFS, with a partition of so many bytes to boot from; for 0 bytes, for FAT32.
+pub fn with_boot(kind: Kind, device: Device, seed: [u8; 16], boot: u64) -> Option<Layout> {
     let sector = u64::from(device.sector);
     if !matches!(sector, 512 | 4096) {
         return None;
@@ -82,39 +104,54 @@ pub fn plan(kind: Kind, device: Device, seed: [u8; 16]) -> Option<Layout> {
         Kind::Gpt => sectors.checked_sub(1 + ARRAY / sector)? * sector / MIB * MIB,
         Kind::Mbr => sectors.min(u64::from(u32::MAX)) * sector / MIB * MIB,
     };
-    let len = end.checked_sub(START).filter(|len| *len > 0)?;
+    let boot_len = boot.checked_next_multiple_of(MIB)?;
+    let boot_at = end.checked_sub(boot_len)?;
+    let len = boot_at.checked_sub(START).filter(|len| *len > 0)?;
+    let entry = |start: u64, len: u64, kind, name, attributes| Entry {
+        first: start / sector,
+        count: len / sector,
+        kind,
+        name,
+        attributes,
+    };
+    // Types of an MBR: FAT32 with LBA, NTFS, EFI system partition.
+    let mut entries = vec![entry(START, len, if boot == 0 { 0x0C } else { 0x07 }, NAME, 0)];
+    if boot > 0 {
+        entries.push(entry(boot_at, boot_len, 0xEF, BOOT_NAME, BOOT_ATTRIBUTES));
+    }
     let structures = match kind {
         Kind::Mbr => {
             let signature = [seed[0], seed[1], seed[2], seed[3] | 1];
-            vec![(0, mbr(0x0C, (START / sector, len / sector), sector, Some(signature)))]
+            vec![(0, mbr(&entries, sector, Some(signature)))]
         }
-        Kind::Gpt => gpt(sectors, sector, (START / sector, (end / sector) - 1), seed),
+        Kind::Gpt => gpt(sectors, sector, &entries, seed),
     };
-    Some(Layout { structures, start: START, len })
+    Some(Layout { structures, start: START, len, boot: (boot > 0).then_some(boot_at) })
 }
 
-/// A sector with an MBR of one partition; `signature`: with code, and marked active.
-fn mbr(kind: u8, (first, count): (u64, u64), sector: u64, signature: Option<[u8; 4]>) -> Vec<u8> {
+/// A sector with an MBR; `signature`: with code, and the first partition marked active.
+fn mbr(entries: &[Entry], sector: u64, signature: Option<[u8; 4]>) -> Vec<u8> {
     let mut out = vec![0; usize::try_from(sector).unwrap_or(512)];
     if let Some(signature) = signature {
         out[..STUB.len()].copy_from_slice(&STUB);
         out[STUB.len()..STUB.len() + MESSAGE.len()].copy_from_slice(MESSAGE.as_bytes());
         out[440..444].copy_from_slice(&signature);
         out[446] = 0x80;
-        // Cylinders cannot address this; the usual stand-in.
-        out[447..450].copy_from_slice(&[0xFE, 0xFF, 0xFF]);
-    } else {
-        out[447..450].copy_from_slice(&[0, 2, 0]);
     }
-    out[450] = kind;
-    out[451..454].copy_from_slice(if signature.is_some() {
-        &[0xFE, 0xFF, 0xFF]
+    // Cylinders cannot address this; the usual stand-ins, and those of a protective MBR.
+    let (begin, end) = if signature.is_some() {
+        ([0xFE, 0xFF, 0xFF], [0xFE, 0xFF, 0xFF])
     } else {
-        &[0xFF; 3]
-    });
+        ([0, 2, 0], [0xFF; 3])
+    };
     let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
-    out[454..458].copy_from_slice(&number(first));
-    out[458..462].copy_from_slice(&number(count));
+    for (slot, entry) in out[446..510].as_chunks_mut::<16>().0.iter_mut().zip(entries) {
+        slot[1..4].copy_from_slice(&begin);
+        slot[4] = entry.kind;
+        slot[5..8].copy_from_slice(&end);
+        slot[8..12].copy_from_slice(&number(entry.first));
+        slot[12..16].copy_from_slice(&number(entry.count));
+    }
     out[510..512].copy_from_slice(&[0x55, 0xAA]);
     out
 }
@@ -129,20 +166,19 @@ fn guid(seed: [u8; 16], salt: u8) -> [u8; 16] {
     out
 }
 
-fn gpt(
-    sectors: u64,
-    sector: u64,
-    (first, last): (u64, u64),
-    seed: [u8; 16],
-) -> Vec<(u64, Vec<u8>)> {
+fn gpt(sectors: u64, sector: u64, entries: &[Entry], seed: [u8; 16]) -> Vec<(u64, Vec<u8>)> {
     let array_len = usize::try_from(ARRAY).unwrap_or(0);
     let mut array = vec![0; array_len];
-    array[..16].copy_from_slice(&BASIC_DATA);
-    array[16..32].copy_from_slice(&guid(seed, 1));
-    array[32..40].copy_from_slice(&first.to_le_bytes());
-    array[40..48].copy_from_slice(&last.to_le_bytes());
-    for (place, unit) in array[56..128].as_chunks_mut::<2>().0.iter_mut().zip(NAME.encode_utf16()) {
-        *place = unit.to_le_bytes();
+    for ((slot, entry), salt) in array.as_chunks_mut::<128>().0.iter_mut().zip(entries).zip(1..) {
+        slot[..16].copy_from_slice(&BASIC_DATA);
+        slot[16..32].copy_from_slice(&guid(seed, salt));
+        slot[32..40].copy_from_slice(&entry.first.to_le_bytes());
+        slot[40..48].copy_from_slice(&(entry.first + entry.count - 1).to_le_bytes());
+        slot[48..56].copy_from_slice(&entry.attributes.to_le_bytes());
+        let places = slot[56..].as_chunks_mut::<2>().0.iter_mut();
+        for (place, unit) in places.zip(entry.name.encode_utf16()) {
+            *place = unit.to_le_bytes();
+        }
     }
     let in_array = ARRAY / sector;
     let header = |own: u64, other: u64, array_at: u64| {
@@ -164,7 +200,8 @@ fn gpt(
         out
     };
     let end = sectors - 1;
-    let mut head = mbr(0xEE, (1, end), sector, None);
+    let all = Entry { first: 1, count: end, kind: 0xEE, name: "", attributes: 0 };
+    let mut head = mbr(&[all], sector, None);
     head.extend(header(1, end, 2));
     head.extend(&array);
     let mut tail = array.clone();
@@ -216,6 +253,34 @@ mod tests {
                 assert_eq!((layout.start, layout.len), (MIB, want));
             }
         }
+    }
+
+    #[test]
+    fn what_boots_ntfs_is_at_the_end_behind_it() {
+        for (kind, end) in [(Kind::Gpt, 7 << 20), (Kind::Mbr, 8 << 20)] {
+            let device = Device { size: 8 << 20, sector: 512 };
+            let layout = with_boot(kind, device, [0xA5; 16], MIB + 1).unwrap();
+            assert_eq!((layout.start, layout.boot), (MIB, Some(end - 2 * MIB)));
+            assert_eq!(layout.start + layout.len, end - 2 * MIB);
+            let mut image = vec![0; 8 << 20];
+            for (at, bytes) in &layout.structures {
+                let at = usize::try_from(*at).unwrap();
+                image[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            let table = inspect(&Bytes(&image), "stick").unwrap().table.unwrap();
+            let ranges: Vec<_> =
+                table.partitions.iter().map(crate::image::Partition::range).collect();
+            assert_eq!(ranges, [MIB..end - 2 * MIB, end - 2 * MIB..end], "{kind:?}");
+            let kinds: Vec<_> = table.partitions.iter().map(|partition| partition.kind).collect();
+            let wanted = match kind {
+                Kind::Gpt => [PartitionType::Gpt(BASIC_DATA); 2],
+                Kind::Mbr => [PartitionType::Mbr(0x07), PartitionType::Mbr(0xEF)],
+            };
+            assert_eq!(kinds, wanted);
+        }
+        let device = Device { size: 4 << 20, sector: 512 };
+        assert_eq!(with_boot(Kind::Gpt, device, [0; 16], 2 * MIB), None);
+        assert_eq!(with_boot(Kind::Gpt, device, [0; 16], u64::MAX), None);
     }
 
     #[test]
