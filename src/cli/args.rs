@@ -36,7 +36,7 @@ Exit codes: 0 done and every requested check matched; 1 could not complete; 2 us
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Write an image to a stick, read everything back, and report
-    Flash(Flash),
+    Flash(Box<Flash>),
     /// Compare a stick with an image, a digest or an earlier record; writes nothing
     Verify(Verify),
     /// Give all blocks back to a drive (TRIM), or trim a mounted filesystem

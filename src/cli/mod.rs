@@ -104,7 +104,7 @@ impl Run {
     fn command(self, cancel: CancelToken) -> Result<ExitCode> {
         let words = self.words;
         match self.typed.command {
-            Command::Flash(args) => flash::run(args, &words, cancel),
+            Command::Flash(args) => flash::run(*args, &words, cancel),
             Command::Verify(args) => verify::run(&args, &words, cancel),
             Command::Discard(args) => match args.trim {
                 Some(path) => trim::run(&path),

@@ -80,17 +80,17 @@ impl Tools {
         Ok(tools)
     }
 
-    /// A volume in a new file without a name, made in `folder`; `fill` is given its root folder.
+    /// A volume in a new file without a name, made in `folder`; `put` is given its root folder.
     pub fn make(
         &self,
         folder: &Path,
         shape: &Shape,
         cancel: &CancelToken,
-        fill: impl FnOnce(&Path) -> Result<()> + Send,
+        put: impl FnOnce(&Path) -> Result<()> + Send,
     ) -> Result<File> {
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("ntfs".to_owned());
-            let made = thread.spawn_scoped(scope, || self.made(folder, shape, cancel, fill));
+            let made = thread.spawn_scoped(scope, || self.made(folder, shape, cancel, put));
             let made = made.context(|| "cannot start a thread".to_owned())?;
             let ended = |_| Err(Error::new(Kind::Internal, "the thread that fills NTFS ended"));
             made.join().unwrap_or_else(ended)
@@ -103,25 +103,26 @@ impl Tools {
         folder: &Path,
         shape: &Shape,
         cancel: &CancelToken,
-        fill: impl FnOnce(&Path) -> Result<()>,
+        put: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<File> {
         private_mounts().map_err(|e| {
             Error::io("cannot mount in private, which is how NTFS is filled", e)
                 .hint("as root, outside of containers that forbid it (CAP_SYS_ADMIN)")
         })?;
-        // Opened behind the namespace: mounts of another one are not bound (check_mnt in
-        // fs/namespace.c).
-        let file = nameless(folder).and_then(|file| file.set_len(shape.bytes).map(|()| file));
+        let (image, volume) = desk().context(|| "cannot prepare the mount".to_owned())?;
+        let file = nameless(folder, &image).and_then(|file| {
+            file.set_len(shape.bytes)?;
+            Ok(file)
+        });
         let file = file.map_err(|e| {
             let folder = printable_path(folder);
             Error::io(format!("cannot make a file of {} bytes in {folder}", shape.bytes), e).hint(
                 "--temp-dir DIR: a folder of ext4, xfs or btrfs with room for the ISO's files",
             )
         })?;
-        let (image, volume) = desk(&file).context(|| "cannot prepare the mount".to_owned())?;
         self.format(&image, shape)?;
         let mounted = Mounted::start(&self.ntfs_3g, &image, &volume, cancel)?;
-        fill(&volume)?;
+        put(&volume)?;
         mounted.finish()?;
         Ok(file)
     }
@@ -171,28 +172,31 @@ fn private_mounts() -> io::Result<()> {
     Ok(mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?)
 }
 
-/// A file that has lost its name: its space is free as soon as nobody has it open.
-fn nameless(folder: &Path) -> io::Result<File> {
-    let number = RandomState::new().hash_one(std::process::id());
-    let path = folder.join(format!(".mediawriter-{number:016x}"));
-    let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-    let file = options.open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
-}
-
-/// Names for the file and for the folder where its volume is mounted. mkntfs and ntfs-3g want a name
-/// (both resolve it with realpath(3), which a link in /proc to a removed file does not survive).
-fn desk(file: &File) -> io::Result<(PathBuf, PathBuf)> {
-    let none = None::<&str>;
+/// Places for the volume's file and for its mount, on a file system of this thread.
+fn desk() -> io::Result<(PathBuf, PathBuf)> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     mount(Some("tmpfs"), DESK, Some("tmpfs"), flags, Some("mode=0700,size=1m"))?;
     let [image, volume] = ["image", "volume"].map(|name| Path::new(DESK).join(name));
     File::create_new(&image)?;
     fs::create_dir(&volume)?;
-    mount(Some(&own), &image, none, MsFlags::MS_BIND, none)?;
     Ok((image, volume))
+}
+
+/// A file in `folder` that has lost its name there: its space is free as soon as nobody has it open.
+/// It is bound to `image`, because mkntfs and ntfs-3g want a name (both ask realpath(3) for it), and
+/// before it loses its own: what has none cannot be bound (ENOENT, Linux 6.18).
+fn nameless(folder: &Path, image: &Path) -> io::Result<File> {
+    let number = RandomState::new().hash_one(std::process::id());
+    let path = folder.join(format!(".mediawriter-{number:016x}"));
+    let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
+    let file = options.open(&path)?;
+    // The open file itself, whatever has its name by now.
+    let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let none = None::<&str>;
+    let bound = mount(Some(&own), image, none, MsFlags::MS_BIND, none);
+    fs::remove_file(&path)?;
+    bound?;
+    Ok(file)
 }
 
 /// A volume that ntfs-3g serves. Dropped, it is killed: what it had not written is lost with it.
@@ -261,15 +265,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_a_name_is_gone_from_its_folder() {
+    fn a_file_that_cannot_be_bound_leaves_no_name() {
         let dir = tempfile::tempdir().unwrap();
-        let file = nameless(dir.path()).unwrap();
-        file.set_len(1 << 20).unwrap();
-        assert_eq!(
-            (file.metadata().unwrap().nlink(), fs::read_dir(dir.path()).unwrap().count()),
-            (0, 0)
-        );
-        assert!(nameless(Path::new("/nonexistent")).is_err());
+        assert!(nameless(dir.path(), Path::new("/nonexistent/image")).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(nameless(Path::new("/nonexistent"), dir.path()).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::ntfs::structured_values::NtfsFileNamespace;
 use ::ntfs::{KnownNtfsFileRecordNumber, Ntfs, NtfsError, NtfsFile, NtfsReadSeek};
@@ -69,7 +70,7 @@ impl<'a> Volume<'a> {
             window: (0, Vec::new()),
             range: range.clone(),
         };
-        match Ntfs::new(&mut bytes) {
+        match survived(|| Ntfs::new(&mut bytes)) {
             Ok(ntfs) => Ok(Self { bytes, ntfs }),
             Err(NtfsError::Io(e)) if e.raw_os_error().is_some() => {
                 Err(Error::from_read(e, "on the medium"))
@@ -127,7 +128,7 @@ impl<'a> Volume<'a> {
         while let Some((path, record)) = folders.pop() {
             let shown = if path.is_empty() { "the root folder".to_owned() } else { path.clone() };
             let before = found.len();
-            if let Err(e) = self.folder(&path, record, &mut found) {
+            if let Err(e) = survived(|| self.folder(&path, record, &mut found)) {
                 damage.push(format!("{shown} cannot be read: {e}"));
             }
             if found.len() > FILES {
@@ -171,8 +172,8 @@ impl<'a> Volume<'a> {
     fn compare(&mut self, record: u64, wanted: &dyn ReadAt) -> io::Result<Status> {
         let (view, len) = (View::new(wanted), wanted.size().unwrap_or(0));
         let (mut at, mut other, mut failed) = (0, None, None);
-        let file = self.ntfs.file(&mut self.bytes, record);
-        let read = file.and_then(|file| {
+        let read = survived(|| {
+            let file = self.ntfs.file(&mut self.bytes, record)?;
             read_all(&file, &mut self.bytes, |piece| {
                 match view.some(at, piece.len()) {
                     Ok(want) if want == piece => at += piece.len() as u64,
@@ -222,6 +223,14 @@ impl<'a> Volume<'a> {
         report.extras = extras;
         Ok(report)
     }
+}
+
+/// The crate panics at some damaged indexes (slices out of range, in `index_entry.rs` of 0.4.0). That
+/// is damage of the medium like any other; nothing of the reader's state outlives the call.
+fn survived<T>(act: impl FnOnce() -> ::ntfs::Result<T>) -> ::ntfs::Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| {
+        Err(NtfsError::Io(io::Error::new(ErrorKind::InvalidData, "its structures are damaged")))
+    })
 }
 
 /// Hands out a file's bytes in pieces, as long as they are wanted.

@@ -118,8 +118,8 @@ pub fn draft(
     options: Options,
     boot: BootImage,
 ) -> Result<Draft> {
-    let nodes = disc.nodes().iter().enumerate();
-    let items = nodes.map(|(file, node)| Item::of_disc(file, node)).collect();
+    let of_disc = disc.nodes().iter().enumerate();
+    let items = of_disc.map(|(file, node)| Item::of_disc(file, node)).collect();
     let mut notes = Vec::new();
     let (items, hosts) = with_added(items, added, &mut notes)?;
     names(&items)?;
