@@ -96,7 +96,7 @@ mod tests {
             if pace.pays() {
                 compared += 1;
                 pace.compared(4 << 20, Duration::from_millis(read), (4 << 20) * differing / 100);
-                let part = Duration::from_millis(write * differing / 100);
+                let part = Duration::from_micros(write * 10 * differing);
                 pace.wrote((4 << 20) * differing / 100, part);
             } else {
                 pace.wrote(4 << 20, Duration::from_millis(write));
