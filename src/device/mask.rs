@@ -10,7 +10,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::{BlockDevice, Discard, Geometry};
+use super::{BlockDevice, Discard};
 
 /// The mapped stretches of an image, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,9 +105,7 @@ impl<'a> Masked<'a> {
 }
 
 impl BlockDevice for Masked<'_> {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+    pass_on!(inner);
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let (mapped, len) = self.first(offset, buf.len());
         if mapped {
@@ -120,9 +118,6 @@ impl BlockDevice for Masked<'_> {
         let (mapped, len) = self.first(offset, buf.len());
         if mapped { self.inner.write_at(offset, &buf[..len]) } else { Ok(len) }
     }
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
         let (mut at, end) = (offset, offset.saturating_add(len));
         while at < end {
@@ -134,18 +129,6 @@ impl BlockDevice for Masked<'_> {
             at = until;
         }
         Ok(())
-    }
-    fn invalidate_cache(&self) -> io::Result<()> {
-        self.inner.invalidate_cache()
-    }
-    fn check_identity(&self) -> Result<(), String> {
-        self.inner.check_identity()
-    }
-    fn present(&self) -> bool {
-        self.inner.present()
-    }
-    fn kernel_counters(&self) -> Option<(u64, u64)> {
-        self.inner.kernel_counters()
     }
     fn sends(&self, offset: u64, buf: &[u8]) -> u64 {
         self.mask.bytes_in(offset, buf.len() as u64)

@@ -11,6 +11,31 @@ use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
+/// The calls that every wrapper passes on as they are.
+macro_rules! pass_on {
+    ($inner:ident) => {
+        fn geometry(&self) -> &$crate::device::Geometry {
+            self.$inner.geometry()
+        }
+        fn flush(&self) -> std::io::Result<()> {
+            self.$inner.flush()
+        }
+        fn invalidate_cache(&self) -> std::io::Result<()> {
+            self.$inner.invalidate_cache()
+        }
+        fn check_identity(&self) -> std::result::Result<(), String> {
+            self.$inner.check_identity()
+        }
+        fn present(&self) -> bool {
+            self.$inner.present()
+        }
+        fn kernel_counters(&self) -> Option<(u64, u64)> {
+            self.$inner.kernel_counters()
+        }
+    };
+}
+pub(crate) use pass_on;
+
 pub mod facts;
 pub mod file;
 pub mod full;

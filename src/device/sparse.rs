@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BlockDevice, Discard, Geometry};
+use super::{BlockDevice, Discard};
 
 /// Runs shorter than this are sent: a request of its own costs more than they do.
 const RUN: usize = 64 << 10;
@@ -74,9 +74,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 impl BlockDevice for Sparse<'_> {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+    pass_on!(inner);
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.inner.read_at(offset, buf)
     }
@@ -94,23 +92,8 @@ impl BlockDevice for Sparse<'_> {
         self.skipped.fetch_add(self.inner.sends(offset, &buf[..len]), Ordering::Relaxed);
         Ok(len)
     }
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
         self.inner.discard(offset, len, how)
-    }
-    fn invalidate_cache(&self) -> io::Result<()> {
-        self.inner.invalidate_cache()
-    }
-    fn check_identity(&self) -> Result<(), String> {
-        self.inner.check_identity()
-    }
-    fn present(&self) -> bool {
-        self.inner.present()
-    }
-    fn kernel_counters(&self) -> Option<(u64, u64)> {
-        self.inner.kernel_counters()
     }
     fn sends(&self, offset: u64, buf: &[u8]) -> u64 {
         let mut bytes = 0;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::Context;
 use super::pace::Pace;
-use crate::device::{BlockDevice, Discard, Geometry, full};
+use crate::device::{BlockDevice, Discard, full, pass_on};
 use crate::digest::{Hasher, Sha256};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase, Span, Verdict};
@@ -165,9 +165,7 @@ fn differing(wanted: &[u8], seen: &[u8]) -> Vec<Range<usize>> {
 }
 
 impl BlockDevice for Changed<'_> {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+    pass_on!(inner);
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.inner.read_at(offset, buf)
     }
@@ -183,23 +181,8 @@ impl BlockDevice for Changed<'_> {
         }
         Ok(buf.len())
     }
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
     fn discard(&self, offset: u64, len: u64, how: Discard) -> io::Result<()> {
         self.inner.discard(offset, len, how)
-    }
-    fn invalidate_cache(&self) -> io::Result<()> {
-        self.inner.invalidate_cache()
-    }
-    fn check_identity(&self) -> std::result::Result<(), String> {
-        self.inner.check_identity()
-    }
-    fn present(&self) -> bool {
-        self.inner.present()
-    }
-    fn kernel_counters(&self) -> Option<(u64, u64)> {
-        self.inner.kernel_counters()
     }
     fn sends(&self, offset: u64, buf: &[u8]) -> u64 {
         self.inner.sends(offset, buf)
