@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use lab::{
-    LoopDev, MIB, Output, Stick, has_sticks, lab_has, noise, put, run, sh, target_folder, write_at,
+    LoopDev, MIB, Output, Stick, has_sticks, lab_has, noise, put, run, sh, target_folder,
+    windows_look_alike, write_at,
 };
 
 const TOOLS: [&str; 9] = [
@@ -26,25 +27,13 @@ const TOOLS: [&str; 9] = [
     "sgdisk",
 ];
 
-/// A folder with `windows.iso` and, in `files`, what is on it.
-fn make(options: &[&str]) -> tempfile::TempDir {
-    let dir = target_folder();
-    let (iso, work) = (dir.path().join("windows.iso"), dir.path().join("work"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/windows-iso");
-    let args = ["--out", iso.to_str().unwrap(), "--work", work.to_str().unwrap()];
-    sh(script.to_str().unwrap(), &[&args, options].concat());
-    fs::rename(work.join("small/iso"), dir.path().join("files")).unwrap();
-    fs::remove_dir_all(work).unwrap();
-    dir
-}
-
 /// The usual one, made once.
 fn made() -> Option<&'static Path> {
     static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
     if !lab_has(&TOOLS) {
         return None;
     }
-    Some(MADE.get_or_init(|| make(&[])).path())
+    Some(MADE.get_or_init(|| windows_look_alike(&[])).path())
 }
 
 fn iso(made: &Path) -> String {
@@ -146,7 +135,7 @@ fn b86_a_solid_wim_that_would_have_to_be_split_is_refused_before_anything_is_era
     if !lab_has(&TOOLS) {
         return;
     }
-    let made = make(&["--solid"]);
+    let made = windows_look_alike(&["--solid"]);
     let wim = made.path().join("files/sources/install.wim");
     // 68: wimlib does not split it either.
     let part = made.path().join("part.swm");
@@ -178,7 +167,7 @@ fn b90_a_disc_for_arm64_gets_a_stick_that_such_computers_boot() {
     if !lab_has(&TOOLS) {
         return;
     }
-    let made = make(&["--arch", "arm64"]);
+    let made = windows_look_alike(&["--arch", "arm64"]);
     let device = LoopDev::new(256 * MIB);
     let output = flash(&iso(made.path()), &device.device, &["--split-size", "12MiB"]).expect(0);
     let output = output.says(&[

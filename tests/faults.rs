@@ -6,9 +6,8 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Counting, Shared, bootable_image, faulty, looks_bootable, noise, plan, run};
+use common::{Counting, EFFECTS, Shared, bootable_image, faulty, looks_bootable, noise, plan, run};
 use mediawriter::device::sim::fake::{Fake, FakeCapacity};
 use mediawriter::device::sim::fault::{Effect, Fault, Op, Trigger};
 use mediawriter::device::sim::memory::Memory;
@@ -43,15 +42,6 @@ fn clean_run(image: &[u8], sector: u32) -> [u64; 4] {
 
 #[test]
 fn every_operation_times_every_fault_never_ends_in_a_false_success_or_a_bootable_wreck() {
-    let effects = [
-        Effect::Error(libc::EIO),
-        Effect::Error(libc::ENOSPC),
-        Effect::Short,
-        Effect::Flip,
-        Effect::Drop,
-        Effect::Stall(Duration::from_secs(7)),
-        Effect::Vanish,
-    ];
     let mut swept = 0;
     for image in images() {
         for sector in [512, 4096] {
@@ -59,7 +49,7 @@ fn every_operation_times_every_fault_never_ends_in_a_false_success_or_a_bootable
             assert!(counts.iter().all(|&n| n > 0), "{counts:?}");
             for (op, count) in Op::ALL.into_iter().zip(counts) {
                 for nth in 1..=count {
-                    for effect in effects {
+                    for effect in EFFECTS {
                         check(&image, sector, &Fault { op, trigger: Trigger::Nth(nth), effect });
                         swept += 1;
                     }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lab::{
-    Live, LoopDev, MIB, Mount, Output, lab_has, noise, put, run, sh, target_folder, write_at,
+    Live, LoopDev, MIB, Mount, Output, lab_has, noise, put, run, sh, target_folder,
+    windows_look_alike, write_at,
 };
 use mediawriter::image::{FileImage, ReadAt};
 use mediawriter::windows::table::Device;
@@ -40,13 +41,7 @@ const CHAIN: &str = "search --no-floppy --file --set=root /winlab/marker.txt\n\
 
 /// A folder with `windows.iso`, in `files` what is on it, and images that boot NTFS.
 fn make(options: &[&str]) -> tempfile::TempDir {
-    let dir = target_folder();
-    let (iso, work) = (dir.path().join("windows.iso"), dir.path().join("work"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/windows-iso");
-    let args = ["--out", iso.to_str().unwrap(), "--work", work.to_str().unwrap()];
-    sh(script.to_str().unwrap(), &[&args, options].concat());
-    fs::rename(work.join("small/iso"), dir.path().join("files")).unwrap();
-    fs::remove_dir_all(work).unwrap();
+    let dir = windows_look_alike(options);
     let loader = grub(dir.path());
     boot_image(dir.path(), "boot512.img", (512, 1024), Some(&loader));
     boot_image(dir.path(), "boot4096.img", (4096, 4096), Some(&loader));

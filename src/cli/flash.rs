@@ -280,10 +280,10 @@ impl Job {
         if args.probe {
             steps.push("probe the capacity");
         }
-        steps.push(match plan_word(self.discard()) {
-            "auto" => "discard if the device can",
-            "always" => "discard",
-            _ => "no discard",
+        steps.push(match self.discard() {
+            DiscardMode::Auto(_) => "discard if the device can",
+            DiscardMode::Always => "discard",
+            DiscardMode::Never => "no discard",
         });
         steps.push(if args.changed_only {
             "read, write what differs, flush, release the first chunk"

@@ -69,15 +69,15 @@ fn prepare(
         let opened = target.open(purpose, words)?;
         return Ok((truth, target, opened));
     }
-    let piped = can_repair(&truth)?;
-    ask(&question(&target), &target, &args.gate, piped, cancel)?;
+    can_repair(&truth)?;
+    ask(&question(&target), &target, &args.gate, false, cancel)?;
     let (target, _) = target.freed(&wish, unmount)?;
     let opened = target.open(purpose, words)?;
     Ok((truth, target, opened))
 }
 
-/// Whether the image comes from standard input; refused is what has no bytes to write.
-fn can_repair(truth: &Truth) -> Result<bool> {
+/// Refuses what there is nothing to repair with.
+fn can_repair(truth: &Truth) -> Result<()> {
     let Truth::Image(image, info) = truth else {
         return Err(usage("--repair needs the image itself"));
     };
@@ -86,7 +86,16 @@ fn can_repair(truth: &Truth) -> Result<bool> {
             "mediawriter flash WIN.iso TARGET --changed-only makes it again, and writes only what differs",
         ));
     }
-    Ok(image.is_stdin())
+    if image.source().positional().is_none() {
+        return Err(Error::refused(format!(
+            "{} can only be read from its start to its end",
+            image.source().info().name
+        ))
+        .hint(
+            "mediawriter flash SOURCE TARGET --changed-only writes what differs of such an image",
+        ));
+    }
+    Ok(())
 }
 
 fn question(target: &Target) -> String {
@@ -192,6 +201,13 @@ fn work(
             let image = (image.source(), image.published());
             let done = repair(compared, image, &find, &transfer, &session.cx);
             device.reread_partitions().ok();
+            if let Ok(Repaired { verdict: Verdict::Matched { bytes }, written: written @ 1.. }) =
+                &done
+            {
+                let (bytes, written) = (Bytes(*bytes), Bytes(*written));
+                let done = format!("{written} repaired; {bytes} read back: every byte matches");
+                return Ok(session.end(&Ok(done)));
+            }
             done.map(|Repaired { verdict, .. }| verdict)
         }
         (None, _) => expected(truth, args)

@@ -1,6 +1,7 @@
 //! `flash`: settle, clear, discard, write, flush, release, verify; each a phase with its own time.
 //! On any failure or signal the medium is made unbootable again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::changed::{self, Changed};
@@ -108,9 +109,8 @@ fn steps(
     let (raw, masked) = (device, plan.mask.as_ref().map(|mask| Masked::new(device, mask)));
     let device: &dyn BlockDevice = masked.as_ref().map_or(raw, |masked| masked);
     let sparse = zeros.map(|zeros| Sparse::new(device, zeros));
-    let changed = plan
-        .changed_only
-        .then(|| Changed::new(device, plan.verify, std::sync::Arc::clone(&cx.clock)));
+    let changed =
+        plan.changed_only.then(|| Changed::new(device, plan.verify, Arc::clone(&cx.clock)));
     let counted = device.kernel_counters().map(|counters| counters.0);
     let (phase, out): (Phase, &dyn BlockDevice) = match (&changed, &sparse) {
         (Some(changed), _) => (Phase::Update, changed),
@@ -133,7 +133,6 @@ fn steps(
     cx.timed(Phase::Flush, |_| device.flush().map_err(|e| cx.flush_failed(device, e)))?;
     after_sleep(device, slept, cx)?;
     cx.cancel.check()?;
-    // Both ends hold zeros: what is not sent there is what the image has as zeros.
     let end: &dyn BlockDevice = changed.as_ref().map_or(device, |changed| changed);
     write::release(end, &held, cx)?;
     // The verification makes buffers of its own.

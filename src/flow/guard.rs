@@ -50,11 +50,6 @@ impl Ends {
     }
 }
 
-/// Where a medium begins to look bootable.
-pub(super) fn head(size: u64) -> Span {
-    Ends::of(size).head
-}
-
 /// Overwrites both ends with zeros where they are not zero yet, flushes, and says what was there.
 pub(crate) fn clear(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     cx.timed(Phase::Clear, |meter| {
@@ -114,8 +109,10 @@ pub(super) fn make_unbootable(device: &dyn BlockDevice, cx: &Context) {
     cx.events.emit(Event::MadeUnbootable { done, message });
 }
 
-fn write_zeros(device: &dyn BlockDevice, span: Span) -> io::Result<()> {
-    let zeros = AlignedBuf::zeroed(usize::try_from(span.len).map_err(io::Error::other)?);
+/// In whole blocks.
+pub(super) fn write_zeros(device: &dyn BlockDevice, span: Span) -> io::Result<()> {
+    let len = span.len.next_multiple_of(u64::from(device.geometry().logical_block));
+    let zeros = AlignedBuf::zeroed(usize::try_from(len).map_err(io::Error::other)?);
     full::write_full(device, span.offset, &zeros)
 }
 

@@ -1,14 +1,15 @@
 //! `verify --repair`: compares a medium with an image, writes what differs and nothing else, and
 //! compares again.
 //!
-//! Nothing is written before the whole image was read and was what it should be. What makes a
-//! medium look bootable is written last; when the repair fails it is taken away.
+//! Nothing is written before the whole image was read and was what it should be. Where the start of
+//! the medium differs, as that of another image does, it is blank while the rest is written, and
+//! written last; when the repair fails both ends are made blank.
 
 use std::sync::Arc;
 
-use super::changed::{self, Changed};
+use super::changed::Changed;
 use super::damage::Locate;
-use super::guard;
+use super::guard::{self, Ends};
 use super::verify::against_image;
 use super::{Context, Transfer};
 use crate::device::{BlockDevice, full};
@@ -23,7 +24,7 @@ use crate::sys::buffer::AlignedBuf;
 pub struct Repaired {
     /// Of the medium as it is now.
     pub verdict: Verdict,
-    /// Bytes that were written; 0 when it was right already.
+    /// Bytes that were written; 0 where nothing was.
     pub written: u64,
 }
 
@@ -35,15 +36,9 @@ pub fn repair(
     transfer: &Transfer,
     cx: &Context,
 ) -> Result<Repaired> {
-    let Some(image) = source.positional() else {
-        return Err(Error::refused(format!(
-            "{} can only be read from its start to its end",
-            source.info().name
-        ))
-        .hint(
-            "mediawriter flash SOURCE TARGET --changed-only writes what differs of such an image",
-        ));
-    };
+    let image = source
+        .positional()
+        .ok_or_else(|| super::internal("a repair from an image that cannot be read twice"))?;
     let before = against_image(device, source, published, locate, (transfer, cx))?;
     cx.events.emit(Event::MediaVerdict(before.verdict.clone()));
     if !matches!(before.verdict, Verdict::Mismatched { .. }) {
@@ -52,23 +47,51 @@ pub fn repair(
     cx.cancel.check()?;
     cx.still_the_same(device)?;
     let changed = Changed::new(device, true, Arc::clone(&cx.clock));
-    let mended = write(&changed, &*image, &before.bad, transfer, cx).and_then(|()| {
-        changed::tell(&changed, cx);
-        // All of it again: the image may have been changed since, and the medium by the writing.
-        let after = against_image(device, source, published, locate, (transfer, cx))?;
-        if after.digest != before.digest {
-            return Err(Error::new(
-                Kind::SourceMismatch,
-                format!("{} was changed while it was used for the repair", source.info().name),
-            ));
-        }
-        cx.events.emit(Event::MediaVerdict(after.verdict.clone()));
-        Ok(after.verdict)
-    });
+    let mended = blank(device, &before.bad, cx)
+        .and_then(|()| write(&changed, &*image, &before.bad, transfer, cx))
+        .and_then(|()| {
+            // All of it again: the image may have been changed since, and the medium by the writing.
+            let after = against_image(device, source, published, locate, (transfer, cx))?;
+            if after.digest != before.digest {
+                return Err(Error::new(
+                    Kind::SourceMismatch,
+                    format!("{} was changed while it was used for the repair", source.info().name),
+                ));
+            }
+            if let Verdict::Matched { bytes } = after.verdict {
+                let written = changed.totals().written;
+                cx.events.emit(Event::Compared { equal: bytes.saturating_sub(written), written });
+            }
+            cx.events.emit(Event::MediaVerdict(after.verdict.clone()));
+            Ok(after.verdict)
+        });
     if !mended.as_ref().is_ok_and(Verdict::is_match) {
         guard::make_unbootable(device, cx);
     }
     Ok(Repaired { verdict: mended?, written: changed.totals().written })
+}
+
+/// The stretches that are wrong in the first MiB, and the others.
+fn parted(device: &dyn BlockDevice, bad: &[Span]) -> (Vec<Span>, Vec<Span>) {
+    let head = Ends::of(device.geometry().size).head.end();
+    bad.iter().copied().partition(|span| span.offset < head)
+}
+
+/// Overwrites with zeros what is wrong in the first MiB.
+fn blank(device: &dyn BlockDevice, bad: &[Span], cx: &Context) -> Result<()> {
+    let (first, _) = parted(device, bad);
+    if first.is_empty() {
+        return Ok(());
+    }
+    cx.timed(Phase::Clear, |meter| {
+        for span in first {
+            cx.cancel.check()?;
+            meter
+                .observe(span.len, || guard::write_zeros(device, span))
+                .map_err(|e| cx.io_failed(device, Phase::Clear, e, span.offset, span.len))?;
+        }
+        device.flush().map_err(|e| cx.flush_failed(device, e))
+    })
 }
 
 /// Writes these stretches of the image: the first MiB after everything else is flushed.
@@ -80,7 +103,6 @@ fn write(
     cx: &Context,
 ) -> Result<()> {
     let block = u64::from(device.geometry().logical_block);
-    let head = guard::head(device.geometry().size).end();
     let total = bad.iter().map(|span| span.len).sum();
     let meter = cx.meter(Phase::Update, Some(total));
     let mut buf = AlignedBuf::zeroed(transfer.block);
@@ -101,8 +123,7 @@ fn write(
         Ok(())
     };
     let done = crate::meter::while_ticking(&meter, || {
-        let (first, rest): (Vec<Span>, Vec<Span>) =
-            bad.iter().copied().partition(|span| span.offset < head);
+        let (first, rest) = parted(device, bad);
         for group in [rest, first] {
             for span in &group {
                 place(*span)?;

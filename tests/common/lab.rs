@@ -324,6 +324,18 @@ pub fn flash(image: &str, target: &str, more: &[&str]) -> Output {
     run(&[&["flash", image, target, "--yes", "--json"], more].concat())
 }
 
+/// A folder with `windows.iso`, made by tests/lab/windows-iso, and what is on it in `files`.
+pub fn windows_look_alike(options: &[&str]) -> tempfile::TempDir {
+    let dir = target_folder();
+    let (iso, work) = (dir.path().join("windows.iso"), dir.path().join("work"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/windows-iso");
+    let args = ["--out", iso.to_str().unwrap(), "--work", work.to_str().unwrap()];
+    sh(script.to_str().unwrap(), &[&args, options].concat());
+    fs::rename(work.join("small/iso"), dir.path().join("files")).unwrap();
+    fs::remove_dir_all(work).unwrap();
+    dir
+}
+
 /// `verify TARGET --json` and more.
 pub fn verify(target: &str, more: &[&str]) -> Output {
     run(&[&["verify", target, "--json"], more].concat())

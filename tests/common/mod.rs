@@ -13,7 +13,7 @@
 use std::sync::{Arc, Mutex};
 
 use mediawriter::cancel::CancelToken;
-use mediawriter::device::sim::fault::{Fault, Faulty};
+use mediawriter::device::sim::fault::{Effect, Fault, Faulty};
 use mediawriter::device::sim::memory::Memory;
 use mediawriter::device::{BlockDevice, Discard, Geometry};
 use mediawriter::error::Error;
@@ -181,6 +181,17 @@ impl BlockDevice for Counting {
         self.inner.present()
     }
 }
+
+/// All that can happen to an operation.
+pub const EFFECTS: [Effect; 7] = [
+    Effect::Error(libc::EIO),
+    Effect::Error(libc::ENOSPC),
+    Effect::Short,
+    Effect::Flip,
+    Effect::Drop,
+    Effect::Stall(std::time::Duration::from_secs(7)),
+    Effect::Vanish,
+];
 
 /// A device with one fault around it.
 pub fn faulty(inner: impl BlockDevice + 'static, fault: Fault, clock: &Arc<SimClock>) -> Faulty {

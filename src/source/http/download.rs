@@ -211,7 +211,8 @@ impl Marks<'_> {
     /// from the file after the next mark.
     async fn fresh(&self, up_to: u64, at: u64, bytes: Bytes) {
         let end = at + bytes.len() as u64;
-        let keeps_up = end == up_to && at - self.hashed_to.load(Ordering::Relaxed) <= KEEPS_UP;
+        let keeps_up =
+            end == up_to && at.saturating_sub(self.hashed_to.load(Ordering::Relaxed)) <= KEEPS_UP;
         let mark = Mark { up_to, fresh: Some((at, bytes)) };
         if keeps_up {
             self.send.send(mark).await.unwrap_or_default();
