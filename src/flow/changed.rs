@@ -122,8 +122,13 @@ impl<'a> Changed<'a> {
         self.state(|state| {
             let took = read.map_or(Duration::ZERO, |((), took)| took);
             state.pace.compared(buf.len() as u64, took, differed);
-            state.totals.fetched += self.inner.fetches(offset, buf.len() as u64);
-            state.totals.equal += buf.len() as u64 - differed;
+            // What a mask leaves out was neither read nor found equal.
+            let part = |run: &Range<usize>| {
+                self.inner.fetches(offset + run.start as u64, run.len() as u64)
+            };
+            let fetched = part(&(0..buf.len()));
+            state.totals.fetched += fetched;
+            state.totals.equal += fetched - runs.iter().map(part).sum::<u64>();
         });
         runs
     }
@@ -136,7 +141,7 @@ impl<'a> Changed<'a> {
         let written = Written { span, sha256: hasher.finish() };
         self.state(|state| {
             state.pace.wrote(span.len, took);
-            state.totals.written += span.len;
+            state.totals.written += self.inner.sends(offset, bytes);
             match &mut state.written {
                 Some(known) if known.len() < REMEMBERED => known.push(written),
                 known => *known = None,
@@ -253,6 +258,7 @@ pub(super) fn read_back(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::mask::{Mask, Masked};
     use crate::device::sim::memory::Memory;
     use crate::time::SimClock;
 
@@ -260,6 +266,23 @@ mod tests {
         let mut buf = AlignedBuf::zeroed(len);
         buf.fill(value);
         buf
+    }
+
+    #[test]
+    fn what_a_mask_leaves_out_is_not_counted() {
+        let memory = Memory::new(4 << 20, 512, 7, true);
+        let granule = GRANULE as u64;
+        let mask = Mask::new([granule..3 * granule, 20 * granule..21 * granule + 512]).unwrap();
+        let masked = Masked::new(&memory, &mask);
+        let device = Changed::new(&masked, true, Arc::new(SimClock::default()));
+        let mut wanted = filled(0, 2 << 20);
+        wanted[..3 * GRANULE].fill(7);
+        wanted[2 * GRANULE..3 * GRANULE].fill(8);
+        wanted[20 * GRANULE..21 * GRANULE + 512].fill(7);
+        full::write_full(&device, granule, &wanted[GRANULE..]).unwrap();
+        let totals = device.totals();
+        assert_eq!((totals.written, totals.equal), (granule, 2 * granule + 512));
+        assert_eq!(totals.fetched, 3 * granule + 512);
     }
 
     #[test]
