@@ -31,6 +31,8 @@ pub struct Board {
 struct Shared {
     sink: Sink,
     rows: Vec<Shown>,
+    /// What was said of the image, which is the same for all.
+    image: Vec<String>,
 }
 
 /// A target's line.
@@ -80,7 +82,11 @@ impl Board {
     }
 
     fn new(quiet: bool, bars: Option<MultiProgress>, sink: Sink) -> Arc<Self> {
-        Arc::new(Self { bars, quiet, shared: Mutex::new(Shared { sink, rows: Vec::new() }) })
+        Arc::new(Self {
+            bars,
+            quiet,
+            shared: Mutex::new(Shared { sink, rows: Vec::new(), image: Vec::new() }),
+        })
     }
 
     /// A line for another target; the one that has this name already begins anew.
@@ -171,8 +177,13 @@ impl Board {
         {
             told.push(standing(&row.view, sample.phase));
         }
-        let named = |line: &String| format!("{:<width$}  {line}", row.name);
-        let told: Vec<String> = told.iter().map(named).collect();
+        let told: Vec<String> = if is_of_the_image(event) {
+            told.retain(|line| !shared.image.contains(line));
+            shared.image.extend(told.iter().cloned());
+            told
+        } else {
+            told.iter().map(|line| format!("{:<width$}  {line}", row.name)).collect()
+        };
         drop(shared);
         if !told.is_empty() {
             self.print(&told);
@@ -194,12 +205,24 @@ fn width(shared: &Shared) -> usize {
     shared.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0)
 }
 
+/// What is the same for all targets, and told once.
+fn is_of_the_image(event: &Event) -> bool {
+    match event {
+        Event::SourceRead { .. }
+        | Event::FileRead { .. }
+        | Event::SourceVerdict(_)
+        | Event::Vouched(_) => true,
+        Event::Note { code, .. } => code == "origin",
+        _ => false,
+    }
+}
+
 /// What is told on a terminal, where a target has one line: what went wrong.
 fn must_be_seen(event: &Event) -> bool {
     match event {
         Event::Warning { .. } | Event::BadRange(_) | Event::MadeUnbootable { .. } => true,
         Event::Finished(ending) => ending.exit_code != 0,
-        _ => false,
+        _ => is_of_the_image(event),
     }
 }
 
@@ -296,7 +319,13 @@ mod tests {
         let of = |name: &str| lines.iter().filter(|line| line.starts_with(name)).count();
         assert!(of("/dev/sdb   ") > 5, "{text}");
         assert_eq!(of("/dev/sdb   "), of("/dev/sdaa  "));
-        assert_eq!(of("/dev/sdb   ") + of("/dev/sdaa  ") + of("state: /dev/sd"), lines.len());
+        // What is said of the image is said once, of no target.
+        let named = of("/dev/sdb   ") + of("/dev/sdaa  ") + of("state: /dev/sd");
+        let image = lines.iter().filter(|line| !line.contains("/dev/sd")).count();
+        assert_eq!(
+            (named + image, of("source: "), text.matches("SHA-256").count()),
+            (lines.len(), image, 1)
+        );
         assert!(!text.contains('\u{1b}'));
     }
 

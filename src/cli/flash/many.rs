@@ -2,7 +2,6 @@
 //! verified, judged and recorded as if it were alone, and none waits for another.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -152,9 +151,8 @@ fn question(jobs: &[Job]) -> String {
     }
     let mut text = first.source_in_words();
     for (number, job) in (1..).zip(jobs) {
-        // A String takes every write.
-        writeln!(text, "{number} of {}", jobs.len()).ok();
-        text += &job.target_in_words();
+        let which = format!("Target {number} of {}: ", jobs.len());
+        text += &job.target_in_words().replacen("Target   ", &which, 1);
     }
     let mut told: Vec<String> = Vec::new();
     for plan in jobs.iter().map(Job::plan_in_words) {
