@@ -26,4 +26,5 @@ mod machine;
 mod measure;
 mod pull;
 mod slow;
+mod station;
 mod windows;

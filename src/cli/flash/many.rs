@@ -250,6 +250,7 @@ impl Shared<'_> {
         let done = job.work(&*opened.device, transfer, &session);
         let (ending, kind) = (ending(&done), done.as_ref().err().map(Error::kind));
         let closed = session.close(&done);
+        let name = if line == name { name } else { format!("{line}, {name}") };
         End { name, ending, kind, closed: Some(closed) }
     }
 
