@@ -12,6 +12,7 @@ use super::args::{DiscardWhen, Flash, SparseWhen};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
 use super::probe::genuine;
+use super::rootless;
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
@@ -510,6 +511,8 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
         Ok(()) => {}
         // A loop device without partition scanning, a device that is gone: nothing to see.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
+        // It is for root (CAP_SYS_ADMIN); udev does it as soon as the stick is closed.
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) && labels::udev_runs() => {}
         Err(e) => session.cx.events.note(
             "partitions-not-reread",
             format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
@@ -518,7 +521,7 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
 }
 
 fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
-    match power::take_off(device, facts) {
+    match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
         Ok(what) => session.cx.events.note("ejected", what),
         Err(e) => session.cx.events.warn(
             "not-ejected",

@@ -25,5 +25,6 @@ mod live;
 mod machine;
 mod measure;
 mod pull;
+mod rootless;
 mod slow;
 mod windows;
