@@ -27,10 +27,13 @@ const PATH: usize = 32_768;
 const OWN_FILES: u64 = 16;
 /// Records and indexes are read in small pieces, from so many bytes at a time.
 const WINDOW: u64 = 64 << 10;
-/// Bytes that are read of a folder, and of what surrounds the data of a file; a folder of [`FILES`]
-/// names takes less. A damaged index leads into a circle, in which the crate goes round for ever and
-/// keeps every node.
-const STRUCTURES: u64 = 256 << 20;
+/// Bytes that are read of a folder; one of [`FILES`] names takes less. A damaged index leads into a
+/// circle, in which the crate goes round for ever and keeps every node.
+const FOLDER: u64 = 256 << 20;
+/// Bytes that are read of all folders together.
+const FOLDERS: u64 = 4 << 30;
+/// Bytes that are read around the data of a file.
+const STRUCTURES: u64 = 16 << 20;
 /// Bytes of all paths together: a damaged medium makes them longer and longer.
 const NAMES: usize = 256 << 20;
 /// Bytes of a node of an index: 4096 everywhere. The crate reserves what the medium says.
@@ -140,11 +143,15 @@ impl<'a> Volume<'a> {
         let root = KnownNtfsFileRecordNumber::RootDirectory as u64;
         let (mut found, mut damage) = (Vec::new(), Vec::new());
         let (mut folders, mut seen) = (vec![(String::new(), root)], HashSet::from([root]));
-        let mut names = 0;
+        let (mut names, mut left) = (0, FOLDERS);
         while let Some((path, record)) = folders.pop() {
             let shown = if path.is_empty() { "the root folder".to_owned() } else { path.clone() };
             let before = found.len();
-            if let Err(e) = survived(|| self.folder(&path, record, &mut found)) {
+            let allowed = FOLDER.min(left);
+            self.bytes.left = allowed;
+            let listed = survived(|| self.folder(&path, record, &mut found));
+            left -= allowed - self.bytes.left;
+            if let Err(e) = listed {
                 damage.push(format!("{shown} cannot be read: {e}"));
             }
             names += found[before..].iter().map(|entry| entry.path.len()).sum::<usize>();
@@ -164,7 +171,6 @@ impl<'a> Volume<'a> {
     }
 
     fn folder(&mut self, path: &str, record: u64, all: &mut Vec<Found>) -> ::ntfs::Result<()> {
-        self.bytes.left = STRUCTURES;
         let folder = self.ntfs.file(&mut self.bytes, record)?;
         if node_size(&folder)? > NODE {
             return Err(damaged("a node of its index is too large"));

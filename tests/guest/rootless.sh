@@ -1,5 +1,6 @@
 # Users without root, with the real udisks2, polkit and udev: ada may open sticks, bob would have to give a password, and
 # the disk of the system is for nobody.
+PATH=$PATH:/usr/bin:/usr/sbin
 tar -xf /host/root.tar -C / && start-udisks >$out/start 2>&1 || { cat $out/start; exit 1; }
 stick=/dev/$(disk STICK) system=/dev/$(disk SYSTEM) ssd=/dev/$(disk SSD) built=/dev/vda
 echo $stick >$out/stick.name; echo $ssd >$out/ssd.name
@@ -9,7 +10,7 @@ cp small.img /tmp/small.img; chmod 644 /tmp/small.img
 as() {
   local user=$1 name=$2 id; shift 2
   id=$(id -u $user)
-  timeout 200 setpriv --reuid $id --regid $id --clear-groups --inh-caps=-all env HOME=/home/$user \
+  timeout 200 /usr/bin/setpriv --reuid $id --regid $id --clear-groups --inh-caps=-all env HOME=/home/$user \
     XDG_STATE_HOME=/home/$user PATH=/bin:/sbin /host/mediawriter "$@" >$out/$name.out 2>$out/$name.err </dev/null
   echo $? >$out/$name.rc
 }
@@ -27,7 +28,7 @@ as ada verify verify $stick /tmp/small.img
 as ada bench bench $stick --size 1MiB --runtime 1s
 
 # the disk of the system: ours to refuse, and polkit's
-mkfs.ext4 -q ${built}; mkdir -p /boot; mount $built /boot
+mkfs.ext4 -q -F $built; mkdir -p /boot; mount $built /boot
 as ada system flash /tmp/small.img $built --yes --force --unmount
 umount /boot; sha256sum <$built >$out/built.before
 as ada fixed flash /tmp/small.img $built --yes
@@ -41,7 +42,7 @@ as bob bob flash /tmp/small.img $stick --yes
 sfdisk -q $ssd <<TABLE
 ,16M
 TABLE
-udevadm settle; mkfs.ext4 -q ${ssd}1; udevadm settle
+udevadm settle; mkfs.ext4 -q -F ${ssd}1; udevadm settle
 mkdir -p /mnt/stick; mount ${ssd}1 /mnt/stick
 until_ok 20 sh -c "udisksctl info -b ${ssd}1 | grep -q MountPoints.*/mnt/stick"
 as ada mounted flash /tmp/small.img $ssd --yes
