@@ -19,7 +19,7 @@ use crate::device::policy::{Purpose, approve};
 use crate::device::probe::System;
 use crate::device::scsi::{Provisioning, explain};
 use crate::device::{BlockDevice, Discard};
-use crate::error::{Context as _, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::Span;
 use crate::flow::discard::{Plan, Samples, discard, sample};
 use crate::sys::sgio;

@@ -27,4 +27,5 @@ mod measure;
 mod pull;
 mod rootless;
 mod slow;
+mod station;
 mod windows;

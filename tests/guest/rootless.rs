@@ -46,7 +46,7 @@ fn a_user_flashes_a_removable_disk_and_it_is_verified() {
     guest.run("flash").ends_with(0).says(&["asking udisks2", "every byte matches"]).never_says(&[
         "not reread",
         "did not read the new partition table",
-        "O_DIRECT",
+        "refuses O_DIRECT",
     ]);
     let record = guest.record("flash");
     assert_eq!(record.media_verdict, Some(Verdict::Matched { bytes: 6 << 20 }));
