@@ -33,7 +33,7 @@ fn guest() -> Option<&'static Guest> {
             return Err(Trouble::Skip(format!("udisks-root (tests/lab/packages.txt): {why}")));
         }
         let script = include_str!("rootless.sh");
-        Machine::start(Setup { folder, script, options: OPTIONS, memory: 1024, seconds: 400 })?
+        Machine::start(Setup { folder, script, options: OPTIONS, memory: 1024, seconds: 600 })?
             .finish()
     }))
 }
