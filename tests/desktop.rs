@@ -2,17 +2,19 @@
 //! SIGUSR1, notifications. On terminals of their own (tests/lab/terminal.py).
 #![expect(clippy::unwrap_used, reason = "a test stops where it stands")]
 
+#[path = "common/bus.rs"]
+mod bus;
 #[path = "common/lab.rs"]
 mod lab;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
+use bus::Bus;
 use lab::{
     Live, MIB, PROGRAM, Stick, command, disk_image, finish, folder, has_sticks, lab, pause, put,
 };
@@ -205,35 +207,6 @@ fn the_chart_is_drawn_on_a_terminal_and_elsewhere_said_once_to_be_missing() {
     assert_eq!(output.stderr.matches("note: --chart needs a terminal").count(), 1, "{output}");
 }
 
-/// A session bus of our own.
-struct Bus {
-    daemon: Child,
-    address: String,
-}
-
-impl Bus {
-    fn start(folder: &Path) -> Option<Self> {
-        let address = format!("unix:path={}", folder.join("bus").display());
-        let mut daemon = Command::new("dbus-daemon")
-            .args(["--session", "--nofork", "--nopidfile", "--print-address=1"])
-            .arg(format!("--address={address}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| lab::skip(&format!("dbus-daemon (Debian package dbus): {e}")))
-            .ok()?;
-        let mut line = String::new();
-        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Some(Self { daemon, address })
-    }
-}
-
-impl Drop for Bus {
-    fn drop(&mut self) {
-        self.daemon.kill().ok();
-        self.daemon.wait().ok();
-    }
-}
-
 /// Stands for the desktop.
 struct Desktop(Sender<(String, String)>);
 
@@ -261,9 +234,10 @@ impl Desktop {
 #[test]
 fn the_desktop_is_told_of_the_end_good_or_bad() {
     let dir = folder();
-    let Some(bus) = Bus::start(dir.path()) else { return };
+    let Some(bus) = Bus::start() else { return };
     let (sender, told) = mpsc::channel();
-    let builder = zbus::connection::Builder::address(bus.address.as_str())
+    let builder = bus
+        .builder()
         .serve_at("/org/freedesktop/Notifications", Desktop(sender))
         .name("org.freedesktop.Notifications");
     let _desktop = zbus::block_on(builder.build()).unwrap();
@@ -274,7 +248,7 @@ fn the_desktop_is_told_of_the_end_good_or_bad() {
         (&failing, 5, "mediawriter: FAILED (exit code 5)", "does not"),
     ] {
         let mut command = command(dir.path());
-        command.env("DBUS_SESSION_BUS_ADDRESS", &bus.address);
+        command.env("DBUS_SESSION_BUS_ADDRESS", bus.address());
         command.args(["flash", &image, target, "--notify"]);
         finish(command).expect(code).never_says(&["no notification"]);
         let (title, body) = told.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -15,7 +15,7 @@ use lab::{
     Live, LoopDev, MIB, Mount, Output, lab_has, noise, put, run, sh, target_folder,
     windows_look_alike, write_at,
 };
-use mediawriter::image::{FileImage, ReadAt};
+use mediawriter::image::{Bytes, FileImage, ReadAt};
 use mediawriter::windows::table::Device;
 use mediawriter::windows::tree::IsoDisc;
 use mediawriter::windows::{stamp, volume};
@@ -259,10 +259,8 @@ fn damage_is_found_by_verify_and_named() {
         .says(&["no NTFS volume where one was written"]);
 }
 
-/// The sector numbers at the end of each half of a record are checked, so most damage is an error.
-#[test]
-fn damaged_records_and_indexes_end_in_findings() {
-    let Some(made) = made() else { return };
+/// A stick of 128 MiB in memory, and what it is checked with.
+fn in_memory(made: &Path) -> (Vec<u8>, IsoDisc, stamp::Stamp) {
     let device = LoopDev::with(128 * MIB, &["-P"]);
     flash(made, &device.device, &path(made, "boot512.img"), &[]).expect(0);
     let medium = fs::read(&device.device).unwrap();
@@ -270,6 +268,48 @@ fn damaged_records_and_indexes_end_in_findings() {
     let disc = IsoDisc::open(std::sync::Arc::new(disc("windows.iso")), "windows.iso").unwrap();
     let at = usize::try_from(stamp::AT).unwrap();
     let stamp = stamp::Stamp::parse(&medium[at..at + stamp::LEN]).unwrap();
+    (medium, disc, stamp)
+}
+
+/// Offsets: NTFS documentation of linux-ntfs, "Index Record" and "Index Entry".
+#[test]
+fn an_index_that_leads_into_a_circle_is_a_finding_and_ends() {
+    let Some(made) = made() else { return };
+    let (mut medium, disc, stamp) = in_memory(made);
+    let shape = Device { size: 128 * MIB, sector: 512 };
+    assert!(volume::check(&Bytes(&medium), &disc, shape, &stamp).unwrap().is_good());
+    let nodes = (0..medium.len()).step_by(4096).filter(|at| medium[*at..].starts_with(b"INDX"));
+    let nodes: Vec<usize> = nodes.collect();
+    for node in nodes {
+        let word = |at: usize| usize::from(u16::from_le_bytes([medium[at], medium[at + 1]]));
+        let entry = node + 0x18 + word(node + 0x18);
+        let end = entry + word(entry + 8);
+        // Its first entry is behind a node, which is itself.
+        medium[entry + 12] |= 1;
+        medium.copy_within(node + 0x10..node + 0x18, end - 8);
+    }
+    let report = volume::check(&Bytes(&medium), &disc, shape, &stamp).unwrap();
+    let circles = report.damage.iter().filter(|text| text.contains("into a circle")).count();
+    assert!(circles > 0, "{report:?}");
+    // A node of any size, which would have to be reserved: in the roots of all indexes.
+    let (mut medium, ..) = in_memory(made);
+    let roots: Vec<usize> = (0..medium.len() - 16)
+        .step_by(8)
+        .filter(|at| medium[*at..].starts_with(&[0x30, 0, 0, 0, 1, 0, 0, 0, 0, 16, 0, 0]))
+        .collect();
+    assert!(roots.len() > 5, "{roots:?}");
+    for root in roots {
+        medium[root + 11] = 0xff;
+    }
+    let report = volume::check(&Bytes(&medium), &disc, shape, &stamp).unwrap();
+    assert!(report.damage.iter().any(|text| text.contains("too large")), "{report:?}");
+}
+
+/// The sector numbers at the end of each half of a record are checked, so most damage is an error.
+#[test]
+fn damaged_records_and_indexes_end_in_findings() {
+    let Some(made) = made() else { return };
+    let (medium, disc, stamp) = in_memory(made);
     let shape = Device { size: 128 * MIB, sector: 512 };
     let records: Vec<usize> = (0..medium.len() / 1024)
         .map(|number| number * 1024)

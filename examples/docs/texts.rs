@@ -39,7 +39,7 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
     ("SSL_CERT_FILE", "Authorities to believe instead of the system's."),
     (
         "DBUS_SYSTEM_BUS_ADDRESS, DBUS_SESSION_BUS_ADDRESS",
-        "Where to ask for staying awake, and to notify.",
+        "Where to ask for staying awake, udisks2 without root, and to notify.",
     ),
 ];
 

@@ -19,7 +19,7 @@ use crate::device::policy::{Purpose, approve};
 use crate::device::probe::System;
 use crate::device::scsi::{Provisioning, explain};
 use crate::device::{BlockDevice, Discard};
-use crate::error::{Context as _, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::Span;
 use crate::flow::discard::{Plan, Samples, discard, sample};
 use crate::sys::sgio;
@@ -216,7 +216,11 @@ impl Drop for Switched {
 }
 
 fn set_mode(file: &Path, mode: &str) -> Result<()> {
-    fs::write(file, mode).context(|| format!("cannot write {mode} to {}", printable_path(file)))?;
+    fs::write(file, mode).map_err(|e| {
+        let denied = e.raw_os_error() == Some(libc::EACCES);
+        let error = Error::io(format!("cannot write {mode} to {}", printable_path(file)), e);
+        if denied { error.hint("run it with sudo") } else { error }
+    })?;
     ui::talk(&format!("wrote {} to {}", printable(mode), printable_path(file)));
     Ok(())
 }

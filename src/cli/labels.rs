@@ -2,6 +2,8 @@
 //! rescue system, in a container, right after plugging in. Opens read-only; any failure only
 //! leaves the labels out.
 
+use std::path::Path;
+
 use crate::device::facts::Facts;
 use crate::device::linux::LinuxDevice;
 use crate::device::look::Look;
@@ -9,6 +11,11 @@ use crate::device::policy::{Purpose, Rules, approve};
 use crate::device::probe::System;
 use crate::image::{ImageInfo, inspect};
 use crate::windows::installs::installs;
+
+/// Whether udev looks after disks here.
+pub(super) fn udev_runs() -> bool {
+    Path::new("/run/udev/data").is_dir()
+}
 
 /// Fills in types and labels of partitions, or of the whole disk, where udev does not know them, and
 /// what Windows a stick installs.

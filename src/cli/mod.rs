@@ -29,6 +29,7 @@ mod origin;
 mod probe;
 mod remote;
 mod report;
+mod rootless;
 mod screen_args;
 mod session;
 mod source;

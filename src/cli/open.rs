@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::{Gate, Tuning};
+use super::rootless;
 use crate::cancel::CancelToken;
 use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::file::FileDevice;
@@ -20,7 +21,6 @@ use crate::device::{BlockDevice, Geometry};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::flow::Transfer;
 use crate::flow::damage::Located;
-use crate::host::privilege;
 use crate::image::{self, ImageInfo, ReadAt, describe_range};
 use crate::source::interruptible::Interruptible;
 use crate::text::{printable, printable_path};
@@ -215,13 +215,8 @@ impl Target {
     fn unmount(&self) -> Result<Vec<PathBuf>> {
         let Self::Block(approved) = self else { return Ok(vec![]) };
         let mut done = Vec::new();
-        for at in approved.to_unmount() {
-            nix::mount::umount2(at, nix::mount::MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| {
-                let at = printable_path(at);
-                Error::io(format!("cannot unmount {at}"), errno.into()).hint(format!(
-                    "close what uses it (lsof +f -- {at}); as a user: udisksctl unmount or sudo"
-                ))
-            })?;
+        for (node, at) in approved.to_unmount() {
+            rootless::unmount(node, at)?;
             done.push(at.to_owned());
         }
         Ok(done)
@@ -232,8 +227,8 @@ impl Target {
         let system_clock = || Arc::new(SystemClock::start());
         match self {
             Self::Block(approved) => {
-                let device =
-                    LinuxDevice::open(approved, System::host()).map_err(|e| with_sudo(e, words))?;
+                let open = |path: &Path, access, flags| rootless::open(path, access, flags, words);
+                let device = LinuxDevice::open_by(approved, System::host(), &open)?;
                 Ok(Opened { device: Box::new(device), clock: system_clock() })
             }
             Self::File(path) => {
@@ -250,17 +245,6 @@ impl Target {
             }
         }
     }
-}
-
-/// A refusal of the kernel for want of rights names the line that has them.
-fn with_sudo(error: Error, words: &[OsString]) -> Error {
-    let denied = matches!(error.errno(), Some(libc::EACCES | libc::EPERM));
-    if denied && !privilege::is_root() {
-        let line = privilege::sudo_line(words.get(1..).unwrap_or_default());
-        return error
-            .hint(format!("{line}\n       (or be in the group that owns the node, often `disk`)"));
-    }
-    error
 }
 
 /// Asks the person, unless `--yes` was given. A simulated stick holds nothing.

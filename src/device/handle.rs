@@ -2,6 +2,9 @@
 //! part that real devices and files share. Whether direct I/O works is found out once, by reading
 //! the first block, and then is a fact of the run (`Geometry::direct`).
 //!
+//! Who opens is the caller's choice ([`Open`]): the kernel, or somebody who may where this process may
+//! not.
+//!
 //! O_DSYNC is what keeps a buffered write honest: each write returns when its data is on the
 //! medium, so progress is real and the flush at the end has nothing left to do.
 
@@ -22,10 +25,24 @@ pub enum Access {
     Exclusive,
 }
 
+/// Opens a path with flags of open(2), the way of access aside.
+pub type Open<'a> = &'a dyn Fn(&Path, Access, i32) -> io::Result<File>;
+
+/// Opens by open(2).
+pub fn by_kernel(path: &Path, access: Access, flags: i32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(access == Access::Exclusive).custom_flags(flags).open(path)
+}
+
 /// Opens `path` for blocks of one of the `candidates` sizes; returns the first size that direct
 /// reads work with, or `None` when the file had to be opened buffered.
-pub fn open(path: &Path, access: Access, candidates: &[u32]) -> io::Result<(File, Option<u32>)> {
-    match options(access).custom_flags(flags(access) | libc::O_DIRECT).open(path) {
+pub fn open(
+    path: &Path,
+    access: Access,
+    candidates: &[u32],
+    open: Open<'_>,
+) -> io::Result<(File, Option<u32>)> {
+    match open(path, access, flags(access) | libc::O_DIRECT) {
         Ok(file) => {
             if let Some(block) = candidates.iter().find(|block| reads_directly(&file, **block)) {
                 return Ok((file, Some(*block)));
@@ -34,14 +51,8 @@ pub fn open(path: &Path, access: Access, candidates: &[u32]) -> io::Result<(File
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
         Err(e) => return Err(e),
     }
-    let file = options(access).custom_flags(flags(access) | libc::O_DSYNC).open(path)?;
+    let file = open(path, access, flags(access) | libc::O_DSYNC)?;
     Ok((file, None))
-}
-
-fn options(access: Access) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(access == Access::Exclusive);
-    options
 }
 
 fn flags(access: Access) -> i32 {

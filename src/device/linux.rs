@@ -15,7 +15,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{major, minor};
 
 use super::facts::{Bus, Facts, Identity};
-use super::handle::{self, Access};
+use super::handle::{self, Access, Open};
 use super::policy::{self, Approved, Purpose};
 use super::probe::System;
 use super::{BlockDevice, Caches, Discard, Geometry};
@@ -53,6 +53,11 @@ impl std::ops::Deref for Descriptor {
 impl LinuxDevice {
     /// Opens what was approved, for what it was approved for.
     pub fn open(approved: &Approved, system: System) -> Result<Self> {
+        Self::open_by(approved, system, &handle::by_kernel)
+    }
+
+    /// The same through somebody who may open it. What was handed out is looked at as closely.
+    pub fn open_by(approved: &Approved, system: System, open: Open<'_>) -> Result<Self> {
         let facts = approved.facts();
         let path = facts.path.clone();
         let name = printable_path(&path);
@@ -61,8 +66,8 @@ impl LinuxDevice {
             Purpose::Write | Purpose::Discard => Access::Exclusive,
         };
         let candidates = [facts.logical_block, 4096];
-        let (file, direct) =
-            handle::open(&path, access, &candidates).map_err(|e| open_failed(&name, access, e))?;
+        let (file, direct) = handle::open(&path, access, &candidates, open)
+            .map_err(|e| open_failed(&name, access, e))?;
         let now = identity_of(&file, facts)?;
         policy::same(&approved.identity(), &now)
             .map_err(|change| Error::refused(format!("{name}: {change}")))?;
@@ -113,6 +118,10 @@ fn identity_of(file: &File, facts: &Facts) -> Result<Identity> {
 }
 
 fn open_failed(name: &str, access: Access, error: io::Error) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(told) => return told,
+        Err(other) => other,
+    };
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Error::io(format!("cannot open {name}"), error)
             .hint("run it with sudo, or join the group that owns the node (often `disk`)"),

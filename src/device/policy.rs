@@ -98,10 +98,12 @@ impl Approved {
         &self.lifted
     }
 
-    /// Mount points to unmount before anything else, in this order.
-    pub fn to_unmount(&self) -> Vec<&Path> {
+    /// What is mounted and where, to be unmounted before anything else, in this order.
+    pub fn to_unmount(&self) -> Vec<(&Path, &Path)> {
         let mount = |refusal| match refusal {
-            &Refusal::Busy(Use { by: User::Mount { ref at }, .. }) => Some(at.as_path()),
+            &Refusal::Busy(Use { by: User::Mount { ref at }, ref device }) => {
+                Some((device.as_path(), at.as_path()))
+            }
             _ => None,
         };
         self.lifted.iter().filter_map(mount).collect()

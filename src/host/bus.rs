@@ -1,11 +1,13 @@
-//! One method call to a service on a bus, which may be missing, silent or slow.
+//! One method call to a service on a bus, which may be missing, silent or slow, or may have to ask a
+//! person first.
 //!
 //! Sources: D-Bus Specification 0.43 (addresses; "Well-known Message Bus Instances").
 
+use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,21 +15,25 @@ use serde::Serialize;
 use zbus::{Connection, DynamicType, Message};
 
 use super::invoker::Invoker;
+use crate::cancel::CancelToken;
 use crate::text::printable_path;
 
 /// How long anything on the bus may take, connecting included.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two looks at whether the person at the terminal has had enough.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where the specification puts the system bus; /var/run is a link to /run.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// Which method.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Method {
+pub(crate) struct Method<'a> {
     /// Well-known name of the service.
     pub(crate) service: &'static str,
     /// Object path.
-    pub(crate) object: &'static str,
+    pub(crate) object: &'a str,
     /// Interface name.
     pub(crate) interface: &'static str,
     /// Member name.
@@ -42,6 +48,51 @@ pub(crate) struct Reply {
     pub(crate) message: Message,
     /// Keeps the connection open.
     pub(crate) connection: Connection,
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait<'a> {
+    /// So long at the most.
+    AtMost(Duration),
+    /// A dialog may ask a person: until there is an answer, or the wish to stop.
+    ForPerson(&'a CancelToken),
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The service, or the bus for it, answered with an error: its name, and what it says. Clean.
+    Answered {
+        /// Such as `org.freedesktop.DBus.Error.ServiceUnknown`.
+        name: String,
+        /// For people.
+        text: String,
+    },
+    /// Anything else, in words.
+    Silent(String),
+}
+
+impl Failure {
+    fn of(error: &zbus::Error) -> Self {
+        let clean = |text: &str| text.escape_debug().to_string();
+        match error {
+            zbus::Error::MethodError(name, text, _) => Self::Answered {
+                name: clean(name.as_str()),
+                text: clean(text.as_deref().unwrap_or_default()),
+            },
+            other => Self::Silent(clean(&other.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered { name, text } => write!(f, "{name}: {text}"),
+            Self::Silent(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The socket of the system bus, or why there is none to try.
@@ -94,18 +145,35 @@ fn unescaped(text: &str) -> Option<PathBuf> {
 
 /// Calls a method; `Err` says in words why there is no answer. Never takes longer than
 /// [`PATIENCE`]: a thread that hangs in connect(2) or waits for a silent bus is left behind.
-pub(crate) fn call<B>(socket: &Path, method: Method, body: B) -> Result<Reply, String>
+pub(crate) fn call<B>(socket: &Path, method: Method<'_>, body: B) -> Result<Reply, String>
 where
     B: Serialize + DynamicType + Send + 'static,
 {
-    call_with(|| Ok(None), socket, method, body)
+    said(method, call_with(|| Ok(None), socket, method, body, Wait::AtMost(PATIENCE)))
+}
+
+/// The same with more patience, and with the reason as the service gave it.
+pub(super) fn call_waiting<B>(
+    socket: &Path,
+    method: Method<'_>,
+    body: B,
+    wait: Wait<'_>,
+) -> Result<Reply, Failure>
+where
+    B: Serialize + DynamicType + Send + 'static,
+{
+    call_with(|| Ok(None), socket, method, body, wait)
+}
+
+fn said(method: Method<'_>, reply: Result<Reply, Failure>) -> Result<Reply, String> {
+    reply.map_err(|failure| format!("{}: {failure}", method.service))
 }
 
 /// The same on a bus of this person: a session bus lets nobody else in, not even root.
 pub(super) fn call_as<B>(
     person: &Invoker,
     socket: &Path,
-    method: Method,
+    method: Method<'_>,
     body: B,
 ) -> Result<Reply, String>
 where
@@ -115,55 +183,70 @@ where
         return call(socket, method, body);
     }
     let person = person.clone();
-    call_with(
-        move || person.connect_on_this_thread().map(|()| Some(person.uid)),
-        socket,
-        method,
-        body,
-    )
+    let become_ = move || person.connect_on_this_thread().map(|()| Some(person.uid));
+    said(method, call_with(become_, socket, method, body, Wait::AtMost(PATIENCE)))
 }
 
 /// `become_` says in the thread of the call as whom it connects, if not as everybody here.
 fn call_with<B>(
     become_: impl FnOnce() -> io::Result<Option<u32>> + Send + 'static,
     socket: &Path,
-    method: Method,
+    method: Method<'_>,
     body: B,
-) -> Result<Reply, String>
+    wait: Wait<'_>,
+) -> Result<Reply, Failure>
 where
     B: Serialize + DynamicType + Send + 'static,
 {
     let (sender, receiver) = mpsc::channel();
-    let socket = socket.to_owned();
+    let (socket, object) = (socket.to_owned(), method.object.to_owned());
+    let Method { service, interface, name, .. } = method;
+    let limit = match wait {
+        Wait::AtMost(limit) => Some(limit),
+        Wait::ForPerson(_) => None,
+    };
     thread::Builder::new()
         .name("dbus".into())
         .spawn(move || {
+            let method = Method { service, object: &object, interface, name };
             let answer = match become_() {
-                Ok(uid) => zbus::block_on(connect_and_call(&socket, uid, method, &body)),
+                Ok(uid) => zbus::block_on(connect_and_call(&socket, uid, method, &body, limit)),
                 Err(error) => Err(error.into()),
             };
             // An answer that comes too late is dropped, and what it granted with it.
             sender.send(answer).ok();
         })
-        .map_err(|e| format!("no thread for D-Bus: {e}"))?;
-    match receiver.recv_timeout(PATIENCE) {
-        Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(e)) => Err(format!("{}: {}", method.service, e.to_string().escape_debug())),
-        Err(_) => Err(format!("{}: no answer within {} s", method.service, PATIENCE.as_secs())),
-    }
+        .map_err(|e| Failure::Silent(format!("no thread for D-Bus: {e}")))?;
+    let answer = match wait {
+        Wait::AtMost(limit) => receiver
+            .recv_timeout(limit)
+            .map_err(|_| Failure::Silent(format!("no answer within {} s", limit.as_secs())))?,
+        Wait::ForPerson(cancel) => loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(answer) => break answer,
+                Err(RecvTimeoutError::Timeout) if cancel.signal().is_none() => {}
+                Err(_) => return Err(Failure::Silent("it was not waited for".to_owned())),
+            }
+        },
+    };
+    answer.map_err(|error| Failure::of(&error))
 }
 
 async fn connect_and_call<B>(
     socket: &Path,
     uid: Option<u32>,
-    method: Method,
+    method: Method<'_>,
     body: &B,
+    limit: Option<Duration>,
 ) -> zbus::Result<Reply>
 where
     B: Serialize + DynamicType,
 {
     let stream = UnixStream::connect(socket).map_err(zbus::Error::from)?;
-    let mut builder = zbus::connection::Builder::unix_stream(stream).method_timeout(PATIENCE);
+    let mut builder = zbus::connection::Builder::unix_stream(stream);
+    if let Some(limit) = limit {
+        builder = builder.method_timeout(limit);
+    }
     if let Some(uid) = uid {
         builder = builder.user_id(uid);
     }
@@ -175,53 +258,8 @@ where
 }
 
 #[cfg(test)]
-pub(crate) mod lab {
-    //! A bus for tests.
-
-    use std::io::{BufRead, BufReader};
-    use std::path::PathBuf;
-    use std::process::{Child, Command, Stdio};
-
-    /// A bus of our own, ended with the test.
-    #[derive(Debug)]
-    pub(crate) struct Bus {
-        daemon: Child,
-        pub(crate) socket: PathBuf,
-        _dir: tempfile::TempDir,
-    }
-
-    impl Bus {
-        /// `None` where dbus-daemon is not installed.
-        pub(crate) fn start() -> Option<Self> {
-            let dir = tempfile::tempdir().unwrap();
-            let socket = dir.path().join("bus");
-            let address = format!("--address=unix:path={}", socket.display());
-            let mut daemon = Command::new("dbus-daemon")
-                .args(["--session", "--nofork", "--nopidfile", "--print-address=1", &address])
-                .stdout(Stdio::piped())
-                .spawn()
-                .map_err(|e| eprintln!("SKIPPED: dbus-daemon (Debian package dbus): {e}"))
-                .ok()?;
-            // It prints its address once it listens.
-            let mut line = String::new();
-            BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-            let bus = Self { daemon, socket, _dir: dir };
-            if line.is_empty() {
-                eprintln!("SKIPPED: dbus-daemon ended at once (it wants a user with a name)");
-                return None;
-            }
-            assert!(line.starts_with("unix:path="), "{line}");
-            Some(bus)
-        }
-    }
-
-    impl Drop for Bus {
-        fn drop(&mut self) {
-            self.daemon.kill().ok();
-            self.daemon.wait().ok();
-        }
-    }
-}
+#[path = "../../tests/common/bus.rs"]
+pub(crate) mod lab;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::bus::{self, Method};
 
-const INHIBIT: Method = Method {
+const INHIBIT: Method<'static> = Method {
     service: "org.freedesktop.login1",
     object: "/org/freedesktop/login1",
     interface: "org.freedesktop.login1.Manager",
@@ -74,10 +74,7 @@ mod tests {
     }
 
     fn serve(bus: &Bus, fake: FakeLogind) -> zbus::Connection {
-        let address = format!("unix:path={}", bus.socket.display());
-        let builder = zbus::connection::Builder::address(address.as_str())
-            .serve_at(INHIBIT.object, fake)
-            .name(INHIBIT.service);
+        let builder = bus.builder().serve_at(INHIBIT.object, fake).name(INHIBIT.service);
         zbus::block_on(builder.build()).unwrap()
     }
 

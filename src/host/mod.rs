@@ -12,3 +12,4 @@ pub mod ntfs3g;
 pub mod power;
 pub mod privilege;
 pub mod signals;
+pub mod udisks;

@@ -12,7 +12,7 @@ use super::bus::{self, Method};
 use super::invoker::Invoker;
 use crate::text::printable_path;
 
-const NOTIFY: Method = Method {
+const NOTIFY: Method<'static> = Method {
     service: "org.freedesktop.Notifications",
     object: "/org/freedesktop/Notifications",
     interface: "org.freedesktop.Notifications",
@@ -122,10 +122,7 @@ mod tests {
     fn the_desktop_is_told_and_markup_is_text() {
         let Some(bus) = Bus::start() else { return };
         let (shown, was_shown) = mpsc::channel();
-        let address = format!("unix:path={}", bus.socket.display());
-        let builder = zbus::connection::Builder::address(address.as_str())
-            .serve_at(NOTIFY.object, Desktop { shown })
-            .name(NOTIFY.service);
+        let builder = bus.builder().serve_at(NOTIFY.object, Desktop { shown }).name(NOTIFY.service);
         let _desktop = zbus::block_on(builder.build()).unwrap();
         notify_over(&bus.socket, &me(), "done", "a <b>stick</b> & more").unwrap();
         let (app, summary, body) = was_shown.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::bus::{self, Method, Reply};
 
 /// The two names, the present one first.
-const HOLDS: [Method; 2] = [
+const HOLDS: [Method<'static>; 2] = [
     Method {
         service: "org.freedesktop.UPower.PowerProfiles",
         object: "/org/freedesktop/UPower/PowerProfiles",
@@ -85,10 +85,8 @@ mod tests {
     fn the_profile_is_held_while_alive_and_released_on_drop() {
         let Some(bus) = Bus::start() else { return };
         let (asked, was_asked) = mpsc::channel();
-        let address = format!("unix:path={}", bus.socket.display());
-        let builder = zbus::connection::Builder::address(address.as_str())
-            .serve_at(HOLDS[0].object, Fake { asked })
-            .name(HOLDS[0].service);
+        let builder =
+            bus.builder().serve_at(HOLDS[0].object, Fake { asked }).name(HOLDS[0].service);
         let service = zbus::block_on(builder.build()).unwrap();
         let held = hold_over(&bus.socket, "measuring a medium").unwrap();
         let (words, sender) = was_asked.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -29,6 +29,9 @@ const POLITE: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// at once to the command's group, and logind sends SIGTERM and SIGHUP together.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
+/// The wish to stop, for what waits where none is handed down.
+static WISH: OnceLock<CancelToken> = OnceLock::new();
+
 /// Who wants to know how the job stands. One request is as good as several.
 static ASKED: OnceLock<(Sender<()>, Receiver<()>)> = OnceLock::new();
 
@@ -38,6 +41,11 @@ static LAST_WORDS: OnceLock<fn()> = OnceLock::new();
 /// A message for each time that somebody wants to know how the job stands.
 pub fn asked() -> Receiver<()> {
     ASKED.get_or_init(|| bounded(1)).1.clone()
+}
+
+/// The wish to stop of this process; before [`install`] nobody sets it.
+pub fn wish() -> CancelToken {
+    WISH.get_or_init(CancelToken::default).clone()
 }
 
 /// Has `act` called before a second signal ends the process at once. It must not take long.
@@ -56,7 +64,7 @@ pub fn install() -> Result<CancelToken> {
     let watched = POLITE.into_iter().chain([Signal::SIGUSR1]);
     let set: SigSet = watched.filter(|s| !is_in(ignored, *s)).collect();
     set.thread_block().context(|| "cannot block signals".into())?;
-    let token = CancelToken::default();
+    let token = wish();
     let watched = token.clone();
     thread::Builder::new()
         .name("signals".into())

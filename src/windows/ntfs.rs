@@ -8,8 +8,10 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ::ntfs::structured_values::NtfsFileNamespace;
-use ::ntfs::{KnownNtfsFileRecordNumber, Ntfs, NtfsError, NtfsFile, NtfsReadSeek};
+use ::ntfs::structured_values::{NtfsFileNamespace, NtfsIndexRoot};
+use ::ntfs::{
+    KnownNtfsFileRecordNumber, Ntfs, NtfsAttributeType, NtfsError, NtfsFile, NtfsReadSeek,
+};
 
 use super::check::{Extra, Report, STEP, Status, is_system};
 use super::fat32::key;
@@ -25,6 +27,17 @@ const PATH: usize = 32_768;
 const OWN_FILES: u64 = 16;
 /// Records and indexes are read in small pieces, from so many bytes at a time.
 const WINDOW: u64 = 64 << 10;
+/// Bytes that are read of a folder; one of [`FILES`] names takes less. A damaged index leads into a
+/// circle, in which the crate goes round for ever and keeps every node.
+const FOLDER: u64 = 256 << 20;
+/// Bytes that are read of all folders together.
+const FOLDERS: u64 = 4 << 30;
+/// Bytes that are read around the data of a file.
+const STRUCTURES: u64 = 16 << 20;
+/// Bytes of all paths together: a damaged medium makes them longer and longer.
+const NAMES: usize = 256 << 20;
+/// Bytes of a node of an index: 4096 everywhere. The crate reserves what the medium says.
+const NODE: u32 = 64 << 10;
 
 /// What a volume is to have.
 #[derive(Clone, Copy)]
@@ -69,6 +82,7 @@ impl<'a> Volume<'a> {
             at: 0,
             window: (0, Vec::new()),
             range: range.clone(),
+            left: STRUCTURES,
         };
         match survived(|| Ntfs::new(&mut bytes)) {
             Ok(ntfs) => Ok(Self { bytes, ntfs }),
@@ -85,31 +99,35 @@ impl<'a> Volume<'a> {
     /// The stretches of the volume that are in use: clusters by `$Bitmap`, and the copy of the boot
     /// sector behind the last cluster.
     pub fn used(&mut self) -> Result<Vec<Range<u64>>> {
-        let bitmap = self.bitmap().map_err(|e| self.unreadable("$Bitmap", &e))?;
         let cluster = u64::from(self.ntfs.cluster_size());
+        let end = self.bytes.range.end - self.bytes.range.start;
+        let clusters = self.ntfs.size().min(end) / cluster;
+        let bitmap =
+            survived(|| self.bitmap(clusters)).map_err(|e| self.unreadable("$Bitmap", &e))?;
         let bits = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
         let mut used: Vec<Range<u64>> = Vec::new();
         // Bits behind the last cluster are set as well.
-        let clusters = (0..self.ntfs.size() / cluster).zip(bits).filter(|(_, used)| *used);
-        let end = self.bytes.range.end - self.bytes.range.start;
+        let clusters = (0..clusters).zip(bits).filter(|(_, used)| *used);
         let copy = end.saturating_sub(u64::from(self.ntfs.sector_size()))..end;
         let ranges = clusters.map(|(number, _)| number * cluster..(number + 1) * cluster);
         for range in ranges.chain([copy]) {
             match used.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
                 _ => used.push(range),
             }
         }
         Ok(used)
     }
 
-    fn bitmap(&mut self) -> ::ntfs::Result<Vec<u8>> {
+    /// The bits of so many clusters.
+    fn bitmap(&mut self, clusters: u64) -> ::ntfs::Result<Vec<u8>> {
         let number = KnownNtfsFileRecordNumber::Bitmap as u64;
+        self.bytes.left = STRUCTURES.saturating_add(clusters);
         let file = self.ntfs.file(&mut self.bytes, number)?;
         let mut out = Vec::new();
         read_all(&file, &mut self.bytes, |piece| {
             out.extend_from_slice(piece);
-            true
+            (out.len() as u64) < clusters.div_ceil(8)
         })?;
         Ok(out)
     }
@@ -125,14 +143,20 @@ impl<'a> Volume<'a> {
         let root = KnownNtfsFileRecordNumber::RootDirectory as u64;
         let (mut found, mut damage) = (Vec::new(), Vec::new());
         let (mut folders, mut seen) = (vec![(String::new(), root)], HashSet::from([root]));
+        let (mut names, mut left) = (0, FOLDERS);
         while let Some((path, record)) = folders.pop() {
             let shown = if path.is_empty() { "the root folder".to_owned() } else { path.clone() };
             let before = found.len();
-            if let Err(e) = survived(|| self.folder(&path, record, &mut found)) {
+            let allowed = FOLDER.min(left);
+            self.bytes.left = allowed;
+            let listed = survived(|| self.folder(&path, record, &mut found));
+            left -= allowed - self.bytes.left;
+            if let Err(e) = listed {
                 damage.push(format!("{shown} cannot be read: {e}"));
             }
-            if found.len() > FILES {
-                damage.push(format!("{shown}: more than {FILES} files"));
+            names += found[before..].iter().map(|entry| entry.path.len()).sum::<usize>();
+            if found.len() > FILES || names > NAMES {
+                damage.push(format!("{shown}: more than {FILES} files, or names without end"));
                 break;
             }
             for entry in found[before..].iter().filter(|entry| entry.folder) {
@@ -148,8 +172,12 @@ impl<'a> Volume<'a> {
 
     fn folder(&mut self, path: &str, record: u64, all: &mut Vec<Found>) -> ::ntfs::Result<()> {
         let folder = self.ntfs.file(&mut self.bytes, record)?;
+        if node_size(&folder)? > NODE {
+            return Err(damaged("a node of its index is too large"));
+        }
         let index = folder.directory_index(&mut self.bytes)?;
         let mut entries = index.entries();
+        let mut names = 0;
         while let Some(entry) = entries.next(&mut self.bytes) {
             let entry = entry?;
             let Some(name) = entry.key().transpose()? else { continue };
@@ -160,8 +188,9 @@ impl<'a> Volume<'a> {
             }
             let own = name.name().to_string_lossy();
             let path = if path.is_empty() { own } else { format!("{path}/{own}") };
+            names += path.len();
             all.push(Found { path, record, folder: name.is_directory() });
-            if all.len() > FILES {
+            if all.len() > FILES || names > NAMES {
                 break;
             }
         }
@@ -172,6 +201,7 @@ impl<'a> Volume<'a> {
     fn compare(&mut self, record: u64, wanted: &dyn ReadAt) -> io::Result<Status> {
         let (view, len) = (View::new(wanted), wanted.size().unwrap_or(0));
         let (mut at, mut other, mut failed) = (0, None, None);
+        self.bytes.left = STRUCTURES.saturating_add(len.saturating_mul(2));
         let read = survived(|| {
             let file = self.ntfs.file(&mut self.bytes, record)?;
             read_all(&file, &mut self.bytes, |piece| {
@@ -228,9 +258,24 @@ impl<'a> Volume<'a> {
 /// The crate panics at some damaged indexes (slices out of range, in `index_entry.rs` of 0.4.0). That
 /// is damage of the medium like any other; nothing of the reader's state outlives the call.
 fn survived<T>(act: impl FnOnce() -> ::ntfs::Result<T>) -> ::ntfs::Result<T> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| {
-        Err(NtfsError::Io(io::Error::new(ErrorKind::InvalidData, "its structures are damaged")))
-    })
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err(damaged("its structures are damaged")))
+}
+
+fn damaged(what: &'static str) -> NtfsError {
+    NtfsError::Io(io::Error::new(ErrorKind::InvalidData, what))
+}
+
+/// Bytes of a node of a folder's index, as its root has them.
+fn node_size(folder: &NtfsFile<'_>) -> ::ntfs::Result<u32> {
+    for attribute in folder.attributes_raw() {
+        let attribute = attribute?;
+        if attribute.ty()? == NtfsAttributeType::IndexRoot {
+            let root: NtfsIndexRoot<'_> = attribute.resident_structured_value()?;
+            return Ok(root.index_record_size());
+        }
+    }
+    Ok(0)
 }
 
 /// Hands out a file's bytes in pieces, as long as they are wanted.
@@ -239,8 +284,7 @@ fn read_all(
     bytes: &mut Stream<'_>,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> ::ntfs::Result<()> {
-    let no_data = || NtfsError::Io(io::Error::new(ErrorKind::InvalidData, "it has no data"));
-    let data = file.data(bytes, "").ok_or_else(no_data)??;
+    let data = file.data(bytes, "").ok_or_else(|| damaged("it has no data"))??;
     let mut value = data.to_attribute()?.value(bytes)?;
     let mut buf = vec![0; usize::try_from(STEP).unwrap_or(1 << 20)];
     loop {
@@ -261,12 +305,18 @@ struct Stream<'a> {
     at: u64,
     /// Bytes that were read, and where they begin.
     window: (u64, Vec<u8>),
+    /// Bytes that may still be read for what is being done.
+    left: u64,
 }
 
 impl Read for Stream<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let room = (self.range.end - self.range.start).saturating_sub(self.at);
         let len = usize::try_from(room).unwrap_or(buf.len()).min(buf.len());
+        let left = self.left.checked_sub(len as u64);
+        self.left = left.ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidData, "its structures lead into a circle")
+        })?;
         if len as u64 >= WINDOW {
             let got = self.view.some(self.range.start + self.at, len)?;
             buf[..got.len()].copy_from_slice(&got);
@@ -314,7 +364,9 @@ mod tests {
         let bytes = Bytes(&medium);
         let range = 1000..201_000;
         let window = (0, Vec::new());
-        let mut stream = Stream { view: View::new(&bytes), range: range.clone(), at: 0, window };
+        let left = STRUCTURES;
+        let mut stream =
+            Stream { view: View::new(&bytes), range: range.clone(), at: 0, window, left };
         let mut out = vec![0; 100];
         for at in [0, 65_500, 65_536, 199_990, 70_000, 10] {
             stream.seek(SeekFrom::Start(at)).unwrap();

@@ -25,6 +25,7 @@ mod live;
 mod machine;
 mod measure;
 mod pull;
+mod rootless;
 mod slow;
 mod station;
 mod windows;

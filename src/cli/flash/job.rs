@@ -15,6 +15,7 @@ use crate::cli::args::{DiscardWhen, Flash, SparseWhen};
 use crate::cli::labels;
 use crate::cli::open::{Opened, Target, inspect_medium, locate, resolve, transfer};
 use crate::cli::probe::genuine;
+use crate::cli::rootless;
 use crate::cli::session::Session;
 use crate::cli::source::Image;
 use crate::cli::windows::{self, Media};
@@ -409,6 +410,8 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
         Ok(()) => {}
         // A loop device without partition scanning, a device that is gone: nothing to see.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
+        // It is for root (CAP_SYS_ADMIN); udev does it as soon as the stick is closed.
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) && labels::udev_runs() => {}
         Err(e) => session.cx.events.note(
             "partitions-not-reread",
             format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
@@ -417,7 +420,7 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
 }
 
 fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
-    match power::take_off(device, facts) {
+    match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
         Ok(what) => session.cx.events.note("ejected", what),
         Err(e) => session.cx.events.warn(
             "not-ejected",

@@ -293,7 +293,7 @@ fn what_was_lifted_is_kept_and_mounts_come_in_the_order_to_release_them() {
     let rules = Rules { force: true, unmount: true, ..Rules::default() };
     let approved = approve(facts.clone(), &rules).unwrap();
     assert_eq!(rules_of(approved.lifted()), "mounted fixed-disk");
-    assert_eq!(approved.to_unmount(), [Path::new("/data")]);
+    assert_eq!(approved.to_unmount(), [(Path::new("/dev/sda1"), Path::new("/data"))]);
     assert_eq!(approved.facts(), &facts);
     assert_eq!(approved.identity(), facts.identity());
     assert_eq!(approved.purpose(), Purpose::Write);
