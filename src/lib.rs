@@ -38,6 +38,7 @@ pub mod bench;
 pub mod cancel;
 pub mod catalog;
 pub mod cli;
+pub mod clone;
 pub mod decode;
 pub mod device;
 pub mod digest;

@@ -482,12 +482,12 @@ impl Job {
 }
 
 /// The mapped stretches, for the record.
-fn spans(ranges: &[Mapped]) -> Vec<Span> {
+pub(super) fn spans(ranges: &[Mapped]) -> Vec<Span> {
     let span = |range: &Range<u64>| Span { offset: range.start, len: range.end - range.start };
     ranges.iter().map(|range| span(&range.bytes)).collect()
 }
 
-fn plan_word(discard: DiscardMode) -> &'static str {
+pub(super) fn plan_word(discard: DiscardMode) -> &'static str {
     match discard {
         DiscardMode::Auto(_) => "auto",
         DiscardMode::Always => "always",
@@ -496,7 +496,7 @@ fn plan_word(discard: DiscardMode) -> &'static str {
 }
 
 /// The kernel reads the partition table again, only now that nothing is left to be read back.
-fn see_partitions(device: &dyn BlockDevice, session: &Session) {
+pub(super) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     let mut answer = device.reread_partitions();
     for _ in 0..10 {
         // A desktop that tries to mount the old partitions holds them for a moment.
@@ -517,7 +517,7 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     }
 }
 
-fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
+pub(super) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
     match power::take_off(device, facts) {
         Ok(what) => session.cx.events.note("ejected", what),
         Err(e) => session.cx.events.warn(

@@ -37,13 +37,7 @@ pub(super) fn fill(facts: &mut Facts) {
 }
 
 fn look(facts: &Facts) -> Option<ImageInfo> {
-    let rules = Rules {
-        force: false,
-        unmount: false,
-        purpose: Purpose::ReadOnly,
-        image_size: None,
-        source: None,
-    };
+    let rules = Rules { purpose: Purpose::ReadOnly, ..Rules::default() };
     let approved = approve(facts.clone(), &rules).ok()?;
     let device = LinuxDevice::open(&approved, System::host()).ok()?;
     inspect(&Look(&device), "").ok()

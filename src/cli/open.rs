@@ -61,6 +61,7 @@ impl Wish<'_> {
         Rules {
             force: self.gate.force,
             unmount,
+            freeze: false,
             purpose: self.purpose,
             image_size: self.image_size,
             source: self.source.clone(),
@@ -72,6 +73,7 @@ impl Wish<'_> {
             Purpose::Write => "write to",
             Purpose::Discard => "discard",
             Purpose::ReadOnly => "read",
+            Purpose::Copy => "copy",
         }
     }
 }
@@ -253,7 +255,7 @@ impl Target {
 }
 
 /// A refusal of the kernel for want of rights names the line that has them.
-fn with_sudo(error: Error, words: &[OsString]) -> Error {
+pub(super) fn with_sudo(error: Error, words: &[OsString]) -> Error {
     let denied = matches!(error.errno(), Some(libc::EACCES | libc::EPERM));
     if denied && !privilege::is_root() {
         let line = privilege::sudo_line(words.get(1..).unwrap_or_default());

@@ -310,7 +310,7 @@ fn must_be_a_file(path: &Path, named: &[PathBuf]) -> Result<()> {
     if kind.is_block_device() {
         return no(
             "a block device",
-            format!("to copy a device: dd if={name} bs=4M | mediawriter flash - TARGET"),
+            format!("to copy a device: mediawriter clone {name} TARGET"),
         );
     }
     if !kind.is_file() {
