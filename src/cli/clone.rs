@@ -61,6 +61,9 @@ pub(crate) struct CloneArgs {
     /// etc/fstab (Raspberry Pi)
     #[arg(long)]
     pub(crate) new_ids: bool,
+    /// Leave out the blocks that FAT and ext filesystems declare free; everything else is copied
+    #[arg(long)]
+    pub(crate) used: bool,
     /// Copy a mounted source: hold up whoever writes to its filesystems while it is read (FIFREEZE)
     #[arg(long)]
     pub(crate) freeze: bool,
@@ -190,7 +193,7 @@ impl Source {
         let fits = info.table.as_ref().is_some_and(|table| table.sector_size == sector);
         let target = target.filter(|size| *size > source && fits && !args.keep_table);
         let ids = args.new_ids.then_some(&seed as &dyn Fn() -> [u8; 16]);
-        let plan = plan::plan(&look, &info, &table::Wish { source, target, ids })?;
+        let plan = plan::plan(&look, &info, &table::Wish { source, target, ids, used: args.used })?;
         Ok((info, plan))
     }
 
@@ -467,7 +470,9 @@ impl Job {
                 ErrorKind::Unverified,
                 format!("written, but not verified: {reason}"),
             )),
-            _ => Ok(format!("{bytes} of {name} written, flushed and read back: every byte matches")),
+            _ => {
+                Ok(format!("{bytes} of {name} written, flushed and read back: every byte matches"))
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! its name only when it is whole and was read back.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -100,11 +101,13 @@ impl Job {
     }
 
     fn in_words(&self) -> String {
-        let kind = if self.map.is_some() { "compressed (zstd), with a block map" } else { "the image" };
+        let kind =
+            if self.map.is_some() { "compressed (zstd), with a block map" } else { "the image" };
         let mut text = self.source.in_words(&self.info, &self.plan);
-        text.push_str(&format!("File     {}: {kind}\n", printable_path(&self.path)));
+        // A String takes every write.
+        writeln!(text, "File     {}: {kind}", printable_path(&self.path)).ok();
         for warning in &self.warnings {
-            text.push_str(&format!("Warning  {warning}\n"));
+            writeln!(text, "Warning  {warning}").ok();
         }
         text
     }
@@ -167,7 +170,9 @@ impl Job {
                 Bytes(read.bytes),
                 read.sha256
             ),
-            None => format!("{image} of {name} saved, not read back (--no-verify); SHA-256 of the image {sha256}"),
+            None => format!(
+                "{image} of {name} saved, not read back (--no-verify); SHA-256 of the image {sha256}"
+            ),
         })
     }
 

@@ -45,8 +45,7 @@ pub(super) fn rename(medium: &dyn ReadAt, table: &Table, renamed: &[Renamed]) ->
                 return Err(unreachable(&shown, "its blocks lie outside of its partition"));
             }
             FileAt::At(placed) => {
-                let bytes =
-                    read(medium, &placed).context(|| format!("cannot read {shown}"))?;
+                let bytes = read(medium, &placed).context(|| format!("cannot read {shown}"))?;
                 named |= change(&shown, &bytes, &placed, renamed, &mut found);
                 found.words.extend(others(&shown, &bytes));
             }
@@ -94,13 +93,13 @@ fn change(
 ) -> bool {
     let mut any = false;
     for Renamed { old, new, .. } in renamed {
-        let places: Vec<usize> = places(bytes, old.as_bytes());
-        for &at in &places {
+        let named = places(bytes, old.as_bytes());
+        for &at in &named {
             patch(at, new.as_bytes(), placed, &mut found.patches);
         }
-        if !places.is_empty() {
+        if !named.is_empty() {
             any = true;
-            let count = match places.len() {
+            let count = match named.len() {
                 1 => "1 place".to_owned(),
                 n => format!("{n} places"),
             };

@@ -67,8 +67,7 @@ impl DeviceImage {
         let info = SourceInfo { name: name.to_owned(), len: Some(size), restartable };
         let frozen = Mutex::new(frozen);
         let (name, events) = (name.to_owned(), OnceLock::new());
-        let inner =
-            Arc::new(Inner { device, name, size, source, patches, mask, frozen, events });
+        let inner = Arc::new(Inner { device, name, size, source, patches, mask, frozen, events });
         Ok(Self { inner, mapped, info })
     }
 
@@ -270,5 +269,112 @@ impl Source for DeviceImage {
 
     fn mapped(&self) -> Option<Arc<[Mapped]>> {
         self.mapped.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sim::fault::{Effect, Fault, Faulty, Op, Trigger};
+    use crate::device::sim::memory::Memory;
+
+    const SIZE: u64 = 16 << 20;
+
+    fn byte(at: u64) -> u8 {
+        let [low, _, high, ..] = (at / 7).to_le_bytes();
+        low ^ high
+    }
+
+    fn filled(sector: u32) -> Memory {
+        let memory = Memory::new(SIZE, sector, 0, true);
+        let mut buf = AlignedBuf::zeroed(usize::try_from(SIZE).unwrap());
+        (0..).zip(buf.iter_mut()).for_each(|(at, out)| *out = byte(at));
+        full::write_full(&memory, 0, &buf).unwrap();
+        memory
+    }
+
+    fn image(device: impl BlockDevice + 'static, plan: Plan) -> DeviceImage {
+        DeviceImage::new(Arc::new(device), "/dev/sdx", plan, None).unwrap()
+    }
+
+    /// What is to come of it, by the plan alone.
+    fn expected(plan: &Plan) -> Vec<u8> {
+        let mut out: Vec<u8> =
+            (0..plan.size).map(|at| if at < plan.source { byte(at) } else { 0 }).collect();
+        if let Some(mapped) = &plan.mapped {
+            for (at, out) in (0..).zip(&mut out) {
+                if !mapped.iter().any(|range| range.contains(&at)) {
+                    *out = 0;
+                }
+            }
+        }
+        overlay(&plan.patches, 0, &mut out);
+        out
+    }
+
+    #[test]
+    fn the_stream_and_every_place_are_the_device_with_its_patches() {
+        let patch = |at: u64, len: usize| Patch { at, bytes: vec![0xAB; len] };
+        let patches = vec![patch(0, 512), patch(PIECE - 3, 7), patch(SIZE - 100, 300)];
+        let plain = Plan { size: SIZE, source: SIZE, patches: vec![], mapped: None, words: vec![] };
+        let larger = SIZE + (1 << 20);
+        for (sector, plan) in [
+            (512, plain.clone()),
+            (512, Plan { size: larger, patches: patches.clone(), ..plain.clone() }),
+            (
+                4096,
+                Plan {
+                    size: larger,
+                    patches: vec![patch(larger - 4096, 4096), patch(5, 5)],
+                    mapped: Some(vec![0..SIZE, larger - 4096..larger]),
+                    ..plain.clone()
+                },
+            ),
+            (4096, Plan { mapped: Some(vec![4096..8192, PIECE + 512..PIECE + 9999]), ..plain }),
+        ] {
+            let image = image(filled(sector), plan.clone());
+            let expected = expected(&plan);
+            for step in [1 << 20, 99_991] {
+                let (mut reader, mut seen) = (image.open().unwrap(), Vec::new());
+                let mut buf = vec![0xFF; step];
+                loop {
+                    match reader.read(&mut buf).unwrap() {
+                        0 => break,
+                        n => seen.extend_from_slice(&buf[..n]),
+                    }
+                }
+                assert!(seen == expected, "{plan:?} in steps of {step}");
+            }
+            let preview = image.preview();
+            for at in [0, 1, 511, 4095, PIECE - 5, SIZE - 200, SIZE - 1, plan.size - 1, plan.size] {
+                let mut buf = vec![0xFF; 1000];
+                let n = preview.read_at(at, &mut buf).unwrap();
+                let at = usize::try_from(at).unwrap();
+                let end = (at + 1000).min(expected.len());
+                assert_eq!(buf[..n], expected[at..end], "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_read_is_named_and_a_source_that_is_gone_is_said_to_be() {
+        let plan = Plan { size: SIZE, source: SIZE, patches: vec![], mapped: None, words: vec![] };
+        for (effect, says) in
+            [(Effect::Error(libc::EIO), "ddrescue"), (Effect::Vanish, "disappeared")]
+        {
+            let fault = Fault { op: Op::Read, trigger: Trigger::Touching(6 << 20), effect };
+            let device = Faulty::new(Box::new(filled(512)), fault, None);
+            let image = image(device, plan.clone());
+            let mut out = Vec::new();
+            let error = image.open().unwrap().read_to_end(&mut out).unwrap_err();
+            let error = Error::from_read(error, "");
+            assert_eq!(out.len() as u64, PIECE, "nothing of a piece that failed");
+            assert!(error.to_string().contains(says), "{error}");
+            assert!(error.message().contains("/dev/sdx, the source"), "{error}");
+            if says == "ddrescue" {
+                let place = error.place().unwrap();
+                assert_eq!((place.offset, place.len), (6 << 20, 4096));
+            }
+        }
     }
 }

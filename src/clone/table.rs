@@ -23,12 +23,14 @@ pub struct Wish<'a> {
     pub target: Option<u64>,
     /// Makes identifiers, another one with each call; `None`: they stay.
     pub ids: Option<&'a dyn Fn() -> [u8; 16]>,
+    /// Whether blocks that filesystems declare free are left out.
+    pub used: bool,
 }
 
 impl std::fmt::Debug for Wish<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { source, target, ids } = self;
-        write!(f, "Wish({source}, {target:?}, new identifiers: {})", ids.is_some())
+        let Self { source, target, ids, used } = self;
+        write!(f, "Wish({source}, {target:?}, new identifiers: {}, used: {used})", ids.is_some())
     }
 }
 
@@ -140,8 +142,7 @@ impl Gpt {
             return Ok(None);
         };
         let sound = le32(&header, 88) == Some(crc32(&array));
-        let gpt =
-            Self { unit, mbr, header, array, entry_len, array_lba, alternate, last_usable };
+        let gpt = Self { unit, mbr, header, array, entry_len, array_lba, alternate, last_usable };
         Ok(sound.then_some(gpt))
     }
 
@@ -150,12 +151,7 @@ impl Gpt {
         (self.array.len() as u64).div_ceil(self.unit)
     }
 
-    fn change(
-        mut self,
-        medium: &dyn ReadAt,
-        table: &Table,
-        wish: &Wish<'_>,
-    ) -> io::Result<Change> {
+    fn change(mut self, medium: &dyn ReadAt, table: &Table, wish: &Wish<'_>) -> io::Result<Change> {
         let mut change = Change::default();
         if let Some(ids) = wish.ids {
             self.new_ids(ids, &mut change);
@@ -174,7 +170,9 @@ impl Gpt {
         };
         self.seal();
         if !change.renamed.is_empty() {
-            change.patches.push(Patch { at: self.array_lba * self.unit, bytes: self.array.clone() });
+            change
+                .patches
+                .push(Patch { at: self.array_lba * self.unit, bytes: self.array.clone() });
         }
         change.patches.push(Patch { at: self.unit, bytes: self.header.clone() });
         match backup_array {
@@ -327,4 +325,149 @@ fn version_4(mut bytes: [u8; 16]) -> [u8; 16] {
 
 fn text(guid: &[u8]) -> String {
     guid.first_chunk().map_or_else(|| hex(guid), guid_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::patch::overlay;
+    use super::*;
+    use crate::image::{Bytes, Partition, inspect};
+    use crate::windows::table::{Device, Kind, plan};
+
+    fn disk(kind: Kind, size: u64, sector: u32) -> Vec<u8> {
+        let layout = plan(kind, Device { size, sector }, [0xA5; 16]).unwrap();
+        let mut image = vec![0; usize::try_from(size).unwrap()];
+        for (at, bytes) in &layout.structures {
+            let at = usize::try_from(*at).unwrap();
+            image[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        image
+    }
+
+    fn table(image: &[u8]) -> Table {
+        inspect(&Bytes(image), "disk").unwrap().table.unwrap()
+    }
+
+    fn counting() -> impl Fn() -> [u8; 16] {
+        let count = std::cell::Cell::new(0);
+        move || {
+            count.set(count.get() + 1);
+            [count.get(); 16]
+        }
+    }
+
+    /// The copy on a target of this size.
+    fn copied(image: &[u8], size: u64, change: &Change) -> Vec<u8> {
+        let mut copy = image.to_vec();
+        copy.resize(usize::try_from(size).unwrap(), 0);
+        overlay(&change.patches, 0, &mut copy);
+        copy
+    }
+
+    #[test]
+    fn a_backup_that_moved_is_sound_alone_and_the_old_one_is_gone() {
+        for sector in [512, 4096] {
+            let (from, unit) = (8_u64 << 20, u64::from(sector));
+            let image = disk(Kind::Gpt, from, sector);
+            let before = table(&image);
+            for to in [from + unit, from + 3 * unit, from + 40 * unit, 2 * from] {
+                let wish = Wish { source: from, target: Some(to), ids: None, used: false };
+                let change = change(&Bytes(&image), &before, &wish).unwrap();
+                let copy = copied(&image, to, &change);
+                let after = table(&copy);
+                assert_eq!(after.health, Health::Sound);
+                assert_eq!(after.backup_gpt, Some(to - unit), "{sector} {to}");
+                assert_eq!(after.partitions, before.partitions);
+                assert_eq!(after.disk_guid, before.disk_guid);
+                // The backup alone says the same.
+                let mut wiped = copy.clone();
+                let head = usize::try_from(unit).unwrap();
+                wiped[head..2 * head].fill(0);
+                let backup = table(&wiped);
+                assert_eq!(backup.health, Health::PrimaryDamaged);
+                assert_eq!(backup.partitions, before.partitions);
+                // The protective entry covers all.
+                assert_eq!(u64::from(le32(&copy, 446 + 12).unwrap()), to / unit - 1);
+                if to > from + 33 * unit {
+                    let old = usize::try_from(from - unit).unwrap();
+                    assert!(copy[old..old + head].iter().all(|byte| *byte == 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_moved_to_where_it_is_or_off_a_smaller_target() {
+        let image = disk(Kind::Gpt, 8 << 20, 512);
+        for target in [None, Some(8 << 20), Some(4 << 20)] {
+            let wish = Wish { source: 8 << 20, target, ids: None, used: false };
+            let change = change(&Bytes(&image), &table(&image), &wish).unwrap();
+            assert_eq!(change, Change::default(), "{target:?}");
+        }
+        let mbr = disk(Kind::Mbr, 8 << 20, 512);
+        let wish = Wish { source: 8 << 20, target: Some(16 << 20), ids: None, used: false };
+        assert_eq!(change(&Bytes(&mbr), &table(&mbr), &wish).unwrap(), Change::default());
+    }
+
+    #[test]
+    fn identifiers_are_new_in_both_copies_and_partuuids_keep_their_length() {
+        let ids = counting();
+        for (kind, to) in [(Kind::Gpt, 8 << 20), (Kind::Gpt, 9 << 20), (Kind::Mbr, 8 << 20)] {
+            let image = disk(kind, 8 << 20, 512);
+            let before = table(&image);
+            let wish = Wish { source: 8 << 20, target: Some(to), ids: Some(&ids), used: false };
+            let change = change(&Bytes(&image), &before, &wish).unwrap();
+            let copy = copied(&image, to, &change);
+            let after = table(&copy);
+            assert_eq!(after.health, Health::Sound);
+            assert_ne!(after.disk_guid, before.disk_guid);
+            let ranges = |table: &Table| -> Vec<_> {
+                table.partitions.iter().map(Partition::range).collect()
+            };
+            assert_eq!(ranges(&after), ranges(&before));
+            let [renamed] = change.renamed.as_slice() else { panic!("{change:?}") };
+            assert_eq!(renamed.old.len(), renamed.new.len());
+            assert_ne!(renamed.old, renamed.new);
+            if kind == Kind::Gpt {
+                let last = copy.len() - 512;
+                assert_eq!(copy[512 + 56..512 + 72], copy[last + 56..last + 72]);
+                assert_eq!(renamed.new.as_bytes()[14], b'4', "its version");
+            } else {
+                assert_eq!(renamed.old, "a5a5a5a5-01");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_table_is_copied_as_it_is_and_gets_no_identifiers() {
+        let mut image = disk(Kind::Gpt, 8 << 20, 512);
+        image[512 + 60] ^= 1;
+        let damaged = table(&image);
+        let wish = Wish { source: 8 << 20, target: Some(16 << 20), ids: None, used: false };
+        let told = change(&Bytes(&image), &damaged, &wish).unwrap();
+        assert!(told.patches.is_empty() && told.words[0].contains("damaged"), "{told:?}");
+        let ids = counting();
+        let wish = Wish { ids: Some(&ids), ..wish };
+        assert_eq!(change(&Bytes(&image), &damaged, &wish).unwrap_err().kind().exit_code(), 3);
+    }
+
+    #[test]
+    fn hostile_headers_neither_panic_nor_reach_outside() {
+        let image = disk(Kind::Gpt, 8 << 20, 512);
+        for at in [24, 32, 40, 48, 72, 80, 84] {
+            for value in [0_u64, 1, 2, 0x3fff, u64::from(u32::MAX), u64::MAX, u64::MAX / 512] {
+                let mut bad = image.clone();
+                let width = if at >= 80 { 4 } else { 8 };
+                bad[512 + at..512 + at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+                seal(&mut bad[512..1024]);
+                let info = inspect(&Bytes(&bad), "disk").unwrap();
+                let Some(table) = info.table else { continue };
+                let wish = Wish { source: 8 << 20, target: Some(16 << 20), ids: None, used: false };
+                let change = change(&Bytes(&bad), &table, &wish).unwrap();
+                for patch in change.patches {
+                    assert!(patch.range().end <= 16 << 20, "{at} {value}: {:?}", patch.range());
+                }
+            }
+        }
+    }
 }

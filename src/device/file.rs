@@ -32,7 +32,9 @@ impl FileDevice {
         let sizes: &[u32] = &[SECTOR, 4096];
         let (file, block) = match access {
             // O_EXCL means something on devices only (open(2)); a lock takes its place below.
-            Access::Exclusive | Access::ReadExclusive | Access::Read => handle::open(path, access, sizes),
+            Access::Exclusive | Access::ReadExclusive | Access::Read => {
+                handle::open(path, access, sizes)
+            }
         }
         .context(|| format!("cannot open the file {name}"))?;
         let meta = file.metadata().context(|| format!("cannot read the size of {name}"))?;

@@ -158,7 +158,10 @@ impl Refusal {
                 "start another system (a live one from a stick) and copy it there".to_owned()
             }
             Self::SourceInUse { used, .. } => {
-                return release(used, ", or give --freeze to hold up whoever writes while it is read");
+                return release(
+                    used,
+                    ", or give --freeze to hold up whoever writes while it is read",
+                );
             }
             Self::TooSmall { .. } => "use a larger device".to_owned(),
             Self::SourceOnTarget { .. } => "copy the source to another disk first".to_owned(),

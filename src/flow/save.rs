@@ -234,7 +234,8 @@ pub fn check(path: &Path, map: &str, saved: &Saved, cx: &Context) -> Result<File
         loop {
             cx.cancel.check()?;
             let started = meter.now();
-            let n = reader.read(&mut buf).map_err(|e| damaged(&name, &Error::from_read(e, &name)))?;
+            let n =
+                reader.read(&mut buf).map_err(|e| damaged(&name, &Error::from_read(e, &name)))?;
             if n == 0 {
                 return Ok(());
             }

@@ -34,7 +34,7 @@ use std::io;
 
 pub use boot::{Boot, BootVerdict};
 pub use fs::{
-    FatGeometry, FatWidth, FileAt, Filesystem, FsKind, Placed, Zone, ZoneKind, file_at,
+    FatGeometry, FatWidth, FileAt, Filesystem, FsKind, Placed, Zone, ZoneKind, file_at, used,
 };
 pub use kind::{Advice, Archive, Codec, ImageKind, VirtualDisk};
 pub use live::{LiveLayout, live_layout};

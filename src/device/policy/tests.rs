@@ -439,7 +439,8 @@ fn each_change_of_identity_is_named() {
 fn the_table_of_rules_lists_every_rule_and_what_lifts_it() {
     let table: Vec<&str> =
         include_str!("../policy.rs").lines().filter(|line| line.starts_with("//! | `")).collect();
-    let mut seen: Vec<&str> = vec!["too-small", "source-on-target", "source-mounted", "source-in-use", "changed"];
+    let mut seen: Vec<&str> =
+        vec!["too-small", "source-on-target", "source-mounted", "source-in-use", "changed"];
     for Case { fixture, target, .. } in cases() {
         let facts = fixture.system().facts(Path::new(target)).unwrap();
         for refusal in approve(facts, &Rules::default()).err().unwrap_or_default() {

@@ -26,7 +26,7 @@ pub(super) struct Superblock<'a> {
     pub(super) blocks: u64,
     compat: u32,
     pub(super) incompat: u32,
-    ro_compat: u32,
+    pub(super) ro_compat: u32,
 }
 
 impl<'a> Superblock<'a> {
@@ -71,7 +71,7 @@ impl<'a> Superblock<'a> {
     }
 
     /// Whether group `group` starts with a copy of the superblock.
-    fn has_copy(&self, group: u64) -> bool {
+    pub(super) fn has_copy(&self, group: u64) -> bool {
         if self.compat & 0x200 != 0 {
             let chosen = [le32(self.raw, 0x24C), le32(self.raw, 0x250)];
             return chosen.iter().flatten().any(|&g| u64::from(g) == group);

@@ -142,12 +142,7 @@ impl Reader<'_> {
     }
 
     /// Adds the leaves below a node; `false` when one makes no sense.
-    fn tree(
-        &self,
-        node: &[u8],
-        budget: &mut usize,
-        found: &mut Vec<Extent>,
-    ) -> io::Result<bool> {
+    fn tree(&self, node: &[u8], budget: &mut usize, found: &mut Vec<Extent>) -> io::Result<bool> {
         let (Some(EXTENT_MAGIC), Some(count), Some(depth)) =
             (le16(node, 0), le16(node, 2), le16(node, 6))
         else {

@@ -16,6 +16,7 @@ pub(crate) mod member;
 mod ntfs;
 mod simple;
 pub(crate) mod udf;
+mod used;
 
 use std::fmt;
 use std::io;
@@ -23,6 +24,7 @@ use std::ops::Range;
 
 pub use fat::{FatGeometry, FatWidth};
 pub use file::{FileAt, Placed, file_at};
+pub use used::used;
 
 use super::read::View;
 
