@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::patch::{Patch, overlay};
 use super::plan::Plan;
@@ -44,7 +44,7 @@ struct Inner {
     patches: Vec<Patch>,
     mask: Mask,
     frozen: Mutex<Option<Frozen>>,
-    events: OnceLock<Events>,
+    events: Mutex<Option<Events>>,
 }
 
 impl DeviceImage {
@@ -66,7 +66,7 @@ impl DeviceImage {
         let restartable = frozen.is_none();
         let info = SourceInfo { name: name.to_owned(), len: Some(size), restartable };
         let frozen = Mutex::new(frozen);
-        let (name, events) = (name.to_owned(), OnceLock::new());
+        let (name, events) = (name.to_owned(), Mutex::default());
         let inner = Arc::new(Inner { device, name, size, source, patches, mask, frozen, events });
         Ok(Self { inner, mapped, info })
     }
@@ -81,9 +81,10 @@ impl DeviceImage {
         self.inner.mask.ranges()
     }
 
-    /// Who is told how long filesystems were frozen.
+    /// Who is told how long filesystems were frozen. Let go of with the thaw, because a run ends when
+    /// nobody can say anything any more.
     pub fn attend(&self, events: &Events) {
-        self.inner.events.get_or_init(|| events.clone());
+        *self.inner.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(events.clone());
     }
 
     /// Lets writers go on, where that has not happened yet.
@@ -95,9 +96,10 @@ impl DeviceImage {
 impl Inner {
     fn thaw(&self) {
         let frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(frozen) = frozen else { return };
         let thawed = frozen.thaw();
-        if let Some(events) = self.events.get() {
+        if let Some(events) = events {
             let took = spoken(thawed.took);
             events.note("thawed", format!("the source's filesystems were frozen for {took}"));
             for failure in thawed.failed {
