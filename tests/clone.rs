@@ -68,7 +68,7 @@ fn what_would_be_no_good_copy_is_refused_before_anything_is_written() {
     refused(&part, &source.device, &[]).says(&["[source-on-target]"]);
     refused(&source.device, &part, &[]).says(&["[partition]"]);
     let behind = LoopDev::over(Path::new(&part), &[]);
-    refused(&behind.device, &target.device, &[]).never_says(&["[source-mounted]"]);
+    refused(&behind.device, &source.device, &[]);
     drop(behind);
     let small = LoopDev::new(32 * MIB - 512);
     refused(&source.device, &small.device, &[]).says(&["[too-small]"]);
@@ -123,9 +123,9 @@ fn a_mounted_source_is_frozen_while_it_is_read_and_thawed_on_every_way_out() {
     if !lab_has(&["losetup", "mkfs.ext4", "e2fsck"]) || !has_sticks() {
         return;
     }
-    // Slow enough to be looked at meanwhile.
-    let target = Stick::new(&["size=32M", "write_bps=4M"]);
-    let source = LoopDev::new(32 * MIB);
+    // Slow enough to be looked at meanwhile, and more than the buffers hold.
+    let target = Stick::new(&["size=128M", "write_bps=16M"]);
+    let source = LoopDev::new(128 * MIB);
     sh("mkfs.ext4", &["-q", &source.device]);
     let mount = Mount::new(&source.device, &[]);
     fs::write(mount.at.join("file"), noise(8 * MIB, 9)).unwrap();
@@ -162,7 +162,7 @@ fn a_mounted_source_is_frozen_while_it_is_read_and_thawed_on_every_way_out() {
     live.end();
     assert!(writes(&mount.at), "it is thawed when the process is ended at once");
     // What was copied is a filesystem that was unmounted cleanly.
-    let copy = LoopDev::new(32 * MIB);
+    let copy = LoopDev::new(128 * MIB);
     clone(&source.device, &copy.device, &["--freeze"]).expect(0);
     sh("e2fsck", &["-fn", &copy.device]);
     drop(mount);
@@ -483,7 +483,7 @@ fn a_signal_ends_a_copy_into_a_file_and_nothing_is_left() {
 /// Blocks that dumpe2fs lists as free: first and last.
 fn free_blocks(image: &str) -> Vec<(u64, u64)> {
     let said = sh("dumpe2fs", &[image]);
-    let lists = said.lines().filter_map(|line| line.trim().strip_prefix("Free blocks: "));
+    let lists = said.lines().filter_map(|line| line.strip_prefix("  Free blocks: "));
     let ranges = lists.flat_map(|list| list.split(", ")).filter(|range| !range.is_empty());
     ranges
         .map(|range| {
