@@ -109,6 +109,18 @@ impl Error {
         }
     }
 
+    /// The same error for another one who waits for what failed. A system's error becomes its text.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let Self { kind, what, place, hint, source } = self;
+        let source = source.as_ref().map(|e| match e.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(e.kind(), e.to_string()),
+        });
+        let (what, place, hint) = (what.clone(), place.clone(), hint.clone());
+        Self { kind: *kind, what, place, hint, source }
+    }
+
     /// Says at which offset, over which length.
     #[must_use]
     pub fn at(mut self, offset: u64, len: u64) -> Self {
@@ -209,6 +221,16 @@ mod tests {
              No space left on device (os error 28)\n  try: use a larger stick"
         );
         assert_eq!(error.errno(), Some(28));
+    }
+
+    #[test]
+    fn the_same_error_again_says_the_same() {
+        for cause in [io::Error::from_raw_os_error(28), io::Error::other("the decoder's own")] {
+            let error = Error::io("reading failed", cause).at(512, 4096).hint("look");
+            let again = error.again();
+            assert_eq!(again.to_string(), error.to_string());
+            assert_eq!((again.kind(), again.errno()), (error.kind(), error.errno()));
+        }
     }
 
     #[test]

@@ -66,6 +66,14 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         "Fetch an image by its name, prove its signature, write it while it comes:",
     ),
     (
+        "mediawriter flash image.img.xz /dev/sdX /dev/sdY /dev/sdZ",
+        "Write several sticks at the same time; the image is read and decoded once:",
+    ),
+    (
+        "mediawriter flash debian.iso --all-matching 0781:5583 --station",
+        "Write every stick of one kind that is plugged in, until Ctrl-C:",
+    ),
+    (
         "mediawriter flash image.img.xz /dev/sdX --yes --json --log seconds.csv --record run.json",
         "In a script:",
     ),

@@ -177,9 +177,12 @@ pub(crate) struct Flash {
     /// input
     #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
     pub(crate) source: OsString,
-    /// Block device (any name of it), existing file, or sim:SIZE,key=value... (docs/sim.md)
+    /// Block devices (any name of them), existing files, or sim:SIZE,key=value... (docs/sim.md).
+    /// Several are written at the same time
     #[arg(value_name = "TARGET", value_hint = ValueHint::FilePath)]
-    pub(crate) target: Option<OsString>,
+    pub(crate) targets: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) fleet: super::flash::matching::Fleet,
     #[command(flatten)]
     pub(crate) origin: Origin,
     #[command(flatten)]

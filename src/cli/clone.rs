@@ -15,7 +15,7 @@ use super::args::{DiscardWhen, Gate, Output, Tuning};
 use super::clone_file;
 use super::flash::{eject, plan_word, see_partitions, spans};
 use super::labels;
-use super::open::{Opened, Target, Wish, ask, locate, resolve, transfer, with_sudo};
+use super::open::{Opened, Target, Wish, ask, locate, resolve, transfer, usual_block, with_sudo};
 use super::session::{Session, never_began};
 use super::usage;
 use super::windows::seed;
@@ -392,7 +392,7 @@ impl Job {
     fn run(self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
         let device = &*opened.device;
         let simulated = self.target.is_simulated();
-        let transfer = transfer(&self.args.tuning, device.geometry(), simulated, 0)?;
+        let transfer = transfer(&self.args.tuning, device.geometry(), simulated, usual_block(0))?;
         let session = Session::start(
             "clone",
             words,

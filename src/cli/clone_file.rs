@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::clone::{CloneArgs, Source};
-use super::open::{locate, transfer};
+use super::open::{locate, transfer, usual_block};
 use super::remote::with_suffix;
 use super::session::Session;
 use super::usage;
@@ -191,7 +191,7 @@ impl Job {
         drop(file);
         let device = FileDevice::open(&part.path, Access::Exclusive)?;
         let plan = FlashPlan {
-            transfer: transfer(&self.args.tuning, device.geometry(), false, 0)?,
+            transfer: transfer(&self.args.tuning, device.geometry(), false, usual_block(0))?,
             published: Published::default(),
             verify: !self.args.no_verify,
             mask: image.mask().cloned(),

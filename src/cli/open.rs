@@ -265,7 +265,7 @@ pub(super) fn with_sudo(error: Error, words: &[OsString]) -> Error {
     error
 }
 
-/// Asks the person, unless `--yes` was given.
+/// Asks the person, unless `--yes` was given. A simulated stick holds nothing.
 pub(super) fn ask(
     question: &str,
     target: &Target,
@@ -273,7 +273,21 @@ pub(super) fn ask(
     stdin_is_source: bool,
     cancel: &CancelToken,
 ) -> Result<()> {
-    if gate.yes || target.is_simulated() {
+    if target.is_simulated() {
+        return Ok(());
+    }
+    ask_for(question, &target.word(), gate, stdin_is_source, cancel)
+}
+
+/// Asks the person for a word, unless `--yes` was given.
+pub(super) fn ask_for(
+    question: &str,
+    word: &str,
+    gate: &Gate,
+    stdin_is_source: bool,
+    cancel: &CancelToken,
+) -> Result<()> {
+    if gate.yes {
         return Ok(());
     }
     let refused = || {
@@ -292,8 +306,7 @@ pub(super) fn ask(
     } else {
         return Err(refused());
     };
-    let answer =
-        confirm(question, &target.word(), &mut BufReader::new(terminal), &mut io::stderr());
+    let answer = confirm(question, word, &mut BufReader::new(terminal), &mut io::stderr());
     cancel.check()?;
     match answer {
         Ok(true) => Ok(()),
@@ -302,16 +315,20 @@ pub(super) fn ask(
     }
 }
 
-/// The typed tuning as a transfer.
+/// Bytes per I/O where nobody said another number. Beside the dictionary of `xz -9` (64 MiB) smaller
+/// buffers keep the whole below 96 MiB.
+pub(super) fn usual_block(decoding: u64) -> u64 {
+    if decoding > 32 * MIB { 2 * MIB } else { 4 * MIB }
+}
+
+/// The typed tuning as a transfer; `usual` bytes per I/O where none were typed.
 pub(super) fn transfer(
     typed: &Tuning,
     geometry: &Geometry,
     simulated: bool,
-    decoding: u64,
+    usual: u64,
 ) -> Result<Transfer> {
     let sector = u64::from(geometry.logical_block);
-    // Beside the dictionary of `xz -9` (64 MiB) smaller buffers keep the whole below 96 MiB.
-    let usual = if decoding > 32 * MIB { 2 * MIB } else { 4 * MIB };
     let block = typed.block_size.map_or(usual, |size| size.0);
     if block == 0 || !block.is_multiple_of(sector.max(512)) || block > 64 * MIB {
         return Err(Error::usage(format!(

@@ -33,13 +33,29 @@ pub(super) struct Session {
     output: Output,
     name: String,
     log_failure: Option<ui::Failure>,
-    _held: Held,
+    _held: Arc<Held>,
+}
+
+/// What a run shares with others that go on at the same time.
+pub(super) struct Among {
+    /// What the person looks at.
+    pub(super) screen: Box<dyn Observer>,
+    pub(super) held: Arc<Held>,
+}
+
+/// A run that is over.
+pub(super) struct Closed {
+    pub(super) record: RunRecord,
+    /// Where the record lies.
+    pub(super) saved: Result<PathBuf>,
+    /// Why the log is not complete.
+    log_failure: Option<String>,
 }
 
 /// What is held for as long as a job runs, so that it is not interrupted and that two runs are made
 /// under the same conditions.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     awake: Option<Inhibitor>,
     not_awake: Option<String>,
     profile: Option<power::Held>,
@@ -49,7 +65,7 @@ struct Held {
 
 impl Held {
     /// Nothing on a virtual clock: nothing real is measured there.
-    fn for_a_job(is_virtual: bool) -> Self {
+    pub(super) fn for_a_job(is_virtual: bool) -> Self {
         if is_virtual {
             return Self::default();
         }
@@ -92,6 +108,28 @@ impl Session {
         clock: Arc<dyn Clock>,
         (cancel, target): (CancelToken, String),
     ) -> Result<Self> {
+        Self::begin(command, words, output, clock, (cancel, target), None)
+    }
+
+    /// The same as one of several runs, which say together how they stand.
+    pub(super) fn start_among(
+        (command, words): (&str, &[OsString]),
+        output: Output,
+        clock: Arc<dyn Clock>,
+        (cancel, target): (CancelToken, String),
+        others: Among,
+    ) -> Result<Self> {
+        Self::begin(command, words, output, clock, (cancel, target), Some(others))
+    }
+
+    fn begin(
+        command: &str,
+        words: &[OsString],
+        output: Output,
+        clock: Arc<dyn Clock>,
+        (cancel, target): (CancelToken, String),
+        others: Option<Among>,
+    ) -> Result<Self> {
         let builder = RecordBuilder::new(&text(words), wall_clock());
         let (events, received) = Events::channel();
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
@@ -103,29 +141,26 @@ impl Session {
             observers.push(Box::new(log));
         }
         if output.json {
-            let record = builder.record();
-            observers.push(Box::new(JsonLines::new(
-                Box::new(io::stdout()),
-                &record.command,
-                &record.started,
-            )));
+            let RunRecord { command, started, .. } = builder.record();
+            let whose = others.is_some().then_some(target.as_str());
+            let lines = JsonLines::new(Box::new(io::stdout()), &command, &started, whose);
+            observers.push(Box::new(lines));
         }
-        observers.extend(screens(&output, &target));
+        let (shown, held, asked) = match others {
+            Some(Among { screen, held }) => (vec![screen], held, crossbeam_channel::never()),
+            None => (
+                screens(&output, &target),
+                Arc::new(Held::for_a_job(clock.is_virtual())),
+                signals::asked(),
+            ),
+        };
+        observers.extend(shown);
         observers.push(Box::new(builder.clone()));
-        let held = Held::for_a_job(clock.is_virtual());
         builder.edit(|record| held.describe(record));
-        let asked = signals::asked();
         let observers = thread::spawn(move || run_observers(&received, &asked, &mut observers));
         let cx = Context { clock, events, cancel, target };
-        Ok(Self {
-            cx,
-            builder,
-            observers,
-            output,
-            name: command.to_owned(),
-            log_failure,
-            _held: held,
-        })
+        let name = command.to_owned();
+        Ok(Self { cx, builder, observers, output, name, log_failure, _held: held })
     }
 
     /// Fills in what no event tells.
@@ -133,12 +168,10 @@ impl Session {
         self.builder.edit(change);
     }
 
-    /// Ends the run: last event, report, record, exit code. `done` is the sentence of success.
-    pub(super) fn end(self, result: &Result<String>) -> ExitCode {
+    /// Ends the run: last event, record. `done` is the sentence of success.
+    pub(super) fn close(self, result: &Result<String>) -> Closed {
         let Self { cx, builder, observers, output, name, log_failure, _held } = self;
-        let kind = result.as_ref().err().map(Error::kind);
         let slept = cx.clock.slept();
-        let target = cx.target.clone();
         cx.events.emit(Event::Finished(ending(result)));
         drop(cx);
         // A panic of a screen must not change the verdict on the medium.
@@ -147,35 +180,48 @@ impl Session {
             record.slept_nanos = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX);
         });
         let record = builder.record();
+        let saved = save(&record, &output, &name);
+        let log_failure = log_failure.as_ref().and_then(ui::Failure::get).map(str::to_owned);
+        Closed { record, saved, log_failure }
+    }
+
+    /// Ends the run and says how it went: report, where the record is, exit code.
+    pub(super) fn end(self, result: &Result<String>) -> ExitCode {
+        let (output, target) = (self.output.clone(), self.cx.target.clone());
+        let closed = self.close(result);
         if output.quiet
             && let Err(error) = result
         {
             ui::print_error(error);
         }
         if !output.quiet {
-            print_report(&record, output.json);
+            print_report(&closed.record, output.json);
         }
-        let saved = save(&record, &output, &name);
-        match &saved {
-            Ok(path) if !output.quiet => ui::talk(&format!("record: {}", printable_path(path))),
-            Ok(_) => {}
-            Err(error) => ui::talk(&format!("warning: the record was not saved: {error}")),
+        if let (Ok(path), false) = (&closed.saved, output.quiet) {
+            ui::talk(&format!("record: {}", printable_path(path)));
         }
-        if let Some(failure) = log_failure.as_ref().and_then(ui::Failure::get) {
-            ui::talk(&format!("warning: the log is not complete: {failure}"));
-        }
+        closed.complain();
         // Last, because the bus may be slow; whether it worked changes nothing.
-        if output.screen.notify
-            && let Err(why) = tell_the_desktop(result, &target)
-            && !output.quiet
-        {
-            ui::talk(&format!("note: no notification: {why}"));
+        if output.screen.notify {
+            notify_of(result, &target, output.quiet);
         }
-        match kind {
+        match result.as_ref().err().map(Error::kind) {
             Some(kind) => exit(kind),
             // Asked for by name, it is part of the job.
-            None if saved.is_err() && output.record.is_some() => exit(Kind::Io),
+            None if closed.saved.is_err() && output.record.is_some() => exit(Kind::Io),
             None => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl Closed {
+    /// Says what could not be written down.
+    pub(super) fn complain(&self) {
+        if let Err(error) = &self.saved {
+            ui::talk(&format!("warning: the record was not saved: {error}"));
+        }
+        if let Some(failure) = &self.log_failure {
+            ui::talk(&format!("warning: the log is not complete: {failure}"));
         }
     }
 }
@@ -201,7 +247,8 @@ fn screens(output: &Output, target: &str) -> Vec<Box<dyn Observer>> {
     screens
 }
 
-fn tell_the_desktop(result: &Result<String>, target: &str) -> std::result::Result<(), String> {
+/// Tells the desktop how it ended.
+pub(super) fn notify_of(result: &Result<String>, target: &str, quiet: bool) {
     let (summary, message) = match result {
         Ok(message) => ("mediawriter: done".to_owned(), message.clone()),
         Err(error) => (
@@ -209,7 +256,11 @@ fn tell_the_desktop(result: &Result<String>, target: &str) -> std::result::Resul
             error.message(),
         ),
     };
-    notify(&summary, &printable(&format!("{target}: {message}")))
+    if let Err(why) = notify(&summary, &printable(&format!("{target}: {message}")))
+        && !quiet
+    {
+        ui::talk(&format!("note: no notification: {why}"));
+    }
 }
 
 fn print_report(record: &RunRecord, json: bool) {
@@ -217,7 +268,7 @@ fn print_report(record: &RunRecord, json: bool) {
     if json { ui::talk(report.trim_end()) } else { ui::print(&report) }
 }
 
-fn ending(result: &Result<String>) -> Ending {
+pub(super) fn ending(result: &Result<String>) -> Ending {
     match result {
         Ok(message) => Ending { exit_code: 0, message: message.clone(), hint: None, place: None },
         Err(error) => failed(error),
@@ -259,7 +310,7 @@ fn save(record: &RunRecord, output: &Output, command: &str) -> Result<PathBuf> {
 /// Tells of a failure before a run began: in JSON too, when that was asked for.
 pub(super) fn never_began(words: &[OsString], output: &Output, error: Error) -> Result<ExitCode> {
     if output.json {
-        let mut lines = JsonLines::new(Box::new(io::stdout()), &text(words), &wall_clock());
+        let mut lines = JsonLines::new(Box::new(io::stdout()), &text(words), &wall_clock(), None);
         lines.on(&Event::Finished(failed(&error)));
     }
     Err(error)

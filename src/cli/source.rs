@@ -178,6 +178,27 @@ impl Image {
         Arc::clone(&self.source)
     }
 
+    /// The same image for another target, which reads it by this source.
+    pub(super) fn for_another(&self, source: Arc<dyn Source>) -> Self {
+        let Self { at, kind, published, packed, notes, mask, .. } = self;
+        Self {
+            source,
+            at: at.clone(),
+            kind,
+            published: published.clone(),
+            packed: packed.clone(),
+            remarks: None,
+            kept: None,
+            notes: notes.clone(),
+            mask: mask.clone(),
+        }
+    }
+
+    /// What a transfer has to tell, for whoever tells it instead.
+    pub(super) fn take_remarks(&mut self) -> Option<Receiver<Remark>> {
+        self.remarks.take()
+    }
+
     /// What of it is written, where a block map says so.
     pub(super) fn mask(&self) -> Option<&Mask> {
         self.mask.as_ref()

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{Gate, Output, Verify};
-use super::open::{Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer};
+use super::open::{
+    Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer, usual_block,
+};
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
@@ -158,7 +160,8 @@ fn work(
 ) -> Result<ExitCode> {
     let device = &*opened.device;
     let decoding = if let Truth::Image(image, _) = truth { image.source().memory() } else { 0 };
-    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated(), decoding)?;
+    let usual = usual_block(decoding);
+    let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated(), usual)?;
     let output: Output = args.output.clone().into();
     let session =
         Session::start("verify", words, output, opened.clock.clone(), (cancel, target.name()))?;

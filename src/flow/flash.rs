@@ -157,7 +157,7 @@ fn steps(
             len: bytes,
             map: Some(&map),
             mapped: source.mapped(),
-            prefixes: prefixes.as_ref(),
+            prefixes: prefixes.as_deref(),
         };
         let seen = read_back(device, wanted, &plan.transfer, cx)?;
         let image = source.positional();

@@ -10,7 +10,7 @@ use crate::digest::chunks::{Builder, ChunkMap};
 use crate::error::{Error, Result};
 use crate::event::Consumed;
 use crate::meter::Meter;
-use crate::source::{Progress, Source};
+use crate::source::{Progress, Source, read_failed};
 
 /// Half of the level-2 cache of a common core.
 const BITE: usize = 256 << 10;
@@ -116,16 +116,6 @@ fn fill(reader: &mut dyn Read, buf: &mut [u8], crew: &Crew<'_>) -> io::Result<us
         }
     }
     Ok(done)
-}
-
-fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
-    match error.downcast::<Error>() {
-        // A decoder knows better where and why: the offset here is one of the image.
-        Ok(own) => own,
-        Err(error) => Error::io(format!("reading the image {name} failed"), error)
-            .at(offset, len)
-            .hint("the medium now holds a partial image; check the disk that holds the image file"),
-    }
 }
 
 /// A file that shrinks or grows under us is not the image that was looked at.

@@ -1,5 +1,6 @@
 //! The write pass. All threads live in one scope; the calling thread hashes.
 
+use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -14,6 +15,7 @@ use crate::digest::ranges::{ImageDigest, ImageHasher};
 use crate::error::{Error, Result};
 use crate::event::{Event, Phase};
 use crate::meter::{IoSize, Meter, while_ticking};
+use crate::source::relay::{Digests, Relay};
 use crate::source::{Source, bmap};
 
 /// The image is on the medium but for the chunks that touch its ends.
@@ -22,7 +24,7 @@ pub(super) struct Written {
     pub(super) digest: ImageDigest,
     pub(super) map: ChunkMap,
     /// For a read-back by several threads.
-    pub(super) prefixes: Option<Prefixes>,
+    pub(super) prefixes: Option<Arc<Prefixes>>,
     /// Held back, in ascending order.
     pub(super) held: Vec<Chunk>,
 }
@@ -59,7 +61,7 @@ pub(super) fn write(
         meter: &meter,
     };
     let writer = Writer { device, meter: &meter, io_size: &io_size, cx, phase, busy: &writing };
-    let (map, (digest, prefixes), held) = while_ticking(&meter, || {
+    let (map, digests, held) = while_ticking(&meter, || {
         thread::scope(|scope| {
             let (to_hash, produced) = unbounded();
             let (to_write, hashed) = unbounded();
@@ -73,17 +75,13 @@ pub(super) fn write(
                 scope.spawn(move || crew.guard(|| writer.run(crew, &hashed)));
             }
             drop(hashed);
-            let mut digests = ImageHasher::new(source.mapped(), whole);
-            let mut parts = Recorder::new(transfer.block as u64);
+            let mut digests = Hashing::new(source, whole, transfer.block);
             let held = pass_on(&produced, &to_write, ends, crew, |bytes| {
-                parts.before(&digests);
-                hashing.computing(&*cx.clock, || digests.update(bytes));
-                digests.wrong().map(|wrong| bmap::wrong(&source.info().name, wrong))
+                hashing.computing(&*cx.clock, || digests.update(bytes))
             });
-            let prefixes = parts.finish(&digests);
-            let digest = digests.finish();
             drop(to_write);
-            (reader.join(), (digest, prefixes), held)
+            let digests = digests.finish(crew);
+            (reader.join(), digests, held)
         })
     });
     meter.finish();
@@ -96,11 +94,53 @@ pub(super) fn write(
     crew.result()?;
     let map =
         map.ok().flatten().ok_or_else(|| internal("the reader thread ended without a result"))?;
+    let Digests { digest, prefixes } =
+        digests.ok_or_else(|| internal("the image was read and not hashed"))?;
     Ok(Written { digest, map, prefixes, held })
 }
 
 fn nanos(busy: &Busy) -> u64 {
     u64::try_from(busy.total().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Who computes the digests of the image: this pass, or whoever reads it for several targets.
+enum Hashing<'a> {
+    Here { name: &'a str, hasher: ImageHasher, parts: Recorder },
+    Elsewhere(&'a Relay),
+}
+
+impl<'a> Hashing<'a> {
+    fn new(source: &'a dyn Source, whole: bool, block: usize) -> Self {
+        match source.hashed_by() {
+            Some(relay) => Self::Elsewhere(relay),
+            None => Self::Here {
+                name: &source.info().name,
+                hasher: ImageHasher::new(source.mapped(), whole),
+                parts: Recorder::new(block as u64),
+            },
+        }
+    }
+
+    /// The next block of the image; an error when it is known to be wrong.
+    fn update(&mut self, bytes: &[u8]) -> Option<Error> {
+        let Self::Here { name, hasher, parts } = self else { return None };
+        parts.before(hasher);
+        hasher.update(bytes);
+        hasher.wrong().map(|wrong| bmap::wrong(name, wrong))
+    }
+
+    /// `None` only when the crew has stopped.
+    fn finish(self, crew: &Crew<'_>) -> Option<Digests> {
+        match self {
+            Self::Here { hasher, parts, .. } => {
+                let prefixes = parts.finish(&hasher).map(Arc::new);
+                Some(Digests { digest: hasher.finish(), prefixes })
+            }
+            Self::Elsewhere(relay) => {
+                relay.digests(&|| crew.stopped()).map_err(|error| crew.fail(error)).ok().flatten()
+            }
+        }
+    }
 }
 
 /// Enough buffers for one at the reader, one at the hasher, one waiting, one per writer, and all

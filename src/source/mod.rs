@@ -2,12 +2,12 @@
 //! one may be opened again (a file yes, a pipe no).
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::digest::ranges::Mapped;
 use crate::digest::{Digest, FileRead, Sha256};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Voucher;
 use crate::image::ReadAt;
 
@@ -19,6 +19,7 @@ pub mod keep;
 pub mod memory;
 pub mod packed;
 pub mod pipe;
+pub mod relay;
 
 /// What is known of a source before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,5 +87,20 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// How much of the file as published was read, when that is another thing than the image.
     fn progress(&self) -> Option<Progress> {
         None
+    }
+    /// Who hashes the image, where several read it; `None`: whoever reads it.
+    fn hashed_by(&self) -> Option<&relay::Relay> {
+        None
+    }
+}
+
+/// What it means that reading the image failed at this offset.
+pub(crate) fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
+    match error.downcast::<Error>() {
+        // A decoder knows better where and why: the offset here is one of the image.
+        Ok(own) => own,
+        Err(error) => Error::io(format!("reading the image {name} failed"), error)
+            .at(offset, len)
+            .hint("the medium now holds a partial image; check the disk that holds the image file"),
     }
 }

@@ -2,6 +2,7 @@
 //! The first line names the schema. Progress events are for screens and left out.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -13,7 +14,40 @@ const SCHEMA: &str = "mediawriter-events/1";
 
 /// Writes every event as a line of JSON.
 #[derive(Debug)]
-pub struct JsonLines(Sink);
+pub struct JsonLines {
+    sink: Sink,
+    target: Option<String>,
+}
+
+/// A line; where several targets share the stream it says whose it is.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+    #[serde(flatten)]
+    line: &'a T,
+}
+
+/// How the run of one of several targets ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetEnd {
+    /// The target as messages name it.
+    pub target: String,
+    /// The exit code that it would have had alone.
+    pub exit_code: u8,
+    /// One sentence.
+    pub message: String,
+    /// Where its record lies, when it was saved.
+    pub record: Option<PathBuf>,
+}
+
+/// The last line of a stream that several targets shared.
+#[derive(Serialize)]
+struct AllFinished<'a> {
+    event: &'static str,
+    exit_code: u8,
+    targets: &'a [TargetEnd],
+}
 
 /// The first line.
 #[derive(Serialize)]
@@ -27,9 +61,10 @@ struct Start<'a> {
 
 impl JsonLines {
     /// Writes the first line. `command` is the command line as it may be shown, `started` is
-    /// RFC 3339 in UTC; both as in the record.
-    pub fn new(writer: Writer, command: &[String], started: &str) -> Self {
-        let mut lines = Self(Sink::new(writer));
+    /// RFC 3339 in UTC; both as in the record. `target`: whose lines they are, where several targets
+    /// share the stream.
+    pub fn new(writer: Writer, command: &[String], started: &str, target: Option<&str>) -> Self {
+        let mut lines = Self { sink: Sink::new(writer), target: target.map(str::to_owned) };
         let version = env!("CARGO_PKG_VERSION");
         lines.put(&Start { event: "start", schema: SCHEMA, version, command, started });
         lines
@@ -37,15 +72,21 @@ impl JsonLines {
 
     /// Why lines are missing, when they are.
     pub fn failure(&self) -> Failure {
-        self.0.failure.clone()
+        self.sink.failure.clone()
+    }
+
+    /// Writes the last line of a stream that several targets shared.
+    pub fn all_finished(writer: Writer, exit_code: u8, targets: &[TargetEnd]) {
+        let mut lines = Self { sink: Sink::new(writer), target: None };
+        lines.put(&AllFinished { event: "all_finished", exit_code, targets });
     }
 
     fn put(&mut self, line: &impl Serialize) {
-        match serde_json::to_string(line) {
-            Ok(json) => self.0.line(&escape_c1(&json)),
+        match serde_json::to_string(&Line { target: self.target.as_deref(), line }) {
+            Ok(json) => self.sink.line(&escape_c1(&json)),
             // Texts and numbers always serialise; were it ever otherwise, the caller is told.
             Err(error) => {
-                self.0.failure.0.get_or_init(|| error.to_string());
+                self.sink.failure.0.get_or_init(|| error.to_string());
             }
         }
     }
@@ -81,10 +122,14 @@ mod tests {
     use crate::ui::tests::{Paper, watch};
 
     fn stream(events: &[Event]) -> String {
+        stream_of(None, events)
+    }
+
+    fn stream_of(target: Option<&str>, events: &[Event]) -> String {
         let paper = Paper::default();
         let command = ["mediawriter".to_owned(), "flash".to_owned()];
         watch(
-            &mut JsonLines::new(Box::new(paper.clone()), &command, "2026-03-01T12:00:00Z"),
+            &mut JsonLines::new(Box::new(paper.clone()), &command, "2026-03-01T12:00:00Z", target),
             events,
         );
         paper.text()
@@ -107,6 +152,24 @@ mod tests {
         let without_progress = |event: &&Event| !matches!(event, Event::Progress { .. });
         assert!(read.iter().eq(events.iter().filter(without_progress)));
         assert!(read.len() < events.len());
+    }
+
+    #[test]
+    fn where_targets_share_a_stream_every_line_says_whose_it_is() {
+        let (alone, shared) = (stream(&lab::events()), stream_of(Some("/dev/sdb"), &lab::events()));
+        assert_eq!(shared.replace("{\"target\":\"/dev/sdb\",\"event\"", "{\"event\""), alone);
+        assert_eq!(shared.matches("\"target\"").count(), alone.lines().count());
+        let paper = Paper::default();
+        let end = TargetEnd {
+            target: "/dev/sdb".to_owned(),
+            exit_code: 5,
+            message: "differs".to_owned(),
+            record: None,
+        };
+        JsonLines::all_finished(Box::new(paper.clone()), 5, &[end]);
+        let told: serde_json::Value = serde_json::from_str(&paper.text()).unwrap();
+        assert_eq!(told["event"], "all_finished");
+        assert_eq!((&told["exit_code"], &told["targets"][0]["exit_code"]), (&5.into(), &5.into()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
 
+mod board;
 mod chart;
 pub mod color;
 pub mod confirm;
@@ -25,7 +26,8 @@ mod tty;
 mod view;
 
 pub use crate::text::printable;
-pub use jsonl::JsonLines;
+pub use board::{Board, Outcome, Row, table};
+pub use jsonl::{JsonLines, TargetEnd};
 pub use plain::PlainScreen;
 pub use seclog::SecondsLog;
 pub use state::StateScreen;
@@ -179,7 +181,7 @@ mod tests {
             watch(&mut log, &events);
             assert_eq!(failure.get(), told);
             watch(&mut PlainScreen::new(Box::new(Broken(kind, 0))), &events);
-            watch(&mut JsonLines::new(Box::new(Broken(kind, 0)), &[], ""), &events);
+            watch(&mut JsonLines::new(Box::new(Broken(kind, 0)), &[], "", None), &events);
         }
     }
 
@@ -189,7 +191,7 @@ mod tests {
         let (plain, json, csv) = (Paper::default(), Paper::default(), Paper::default());
         let word = ["\u{1b}[2J".to_owned()];
         watch(&mut PlainScreen::new(Box::new(plain.clone())), &events);
-        watch(&mut JsonLines::new(Box::new(json.clone()), &word, ""), &events);
+        watch(&mut JsonLines::new(Box::new(json.clone()), &word, "", None), &events);
         watch(&mut SecondsLog::new(Box::new(csv.clone())), &events);
         for text in [plain.text(), json.text(), csv.text()] {
             assert!(!text.is_empty());

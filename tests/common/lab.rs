@@ -281,7 +281,7 @@ impl std::fmt::Display for Output {
     }
 }
 
-fn code(status: ExitStatus) -> i32 {
+pub fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
 }
 

@@ -27,4 +27,5 @@ mod machine;
 mod measure;
 mod pull;
 mod slow;
+mod station;
 mod windows;

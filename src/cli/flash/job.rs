@@ -1,4 +1,4 @@
-//! `flash`: look at the source, look at the target, ask, write, prove.
+//! One target of `flash`: what the person is shown, and what is done after the yes.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -6,225 +6,102 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::{DiscardWhen, Flash, SparseWhen};
-use super::labels;
-use super::open::{Opened, Target, Wish, ask, fits, inspect_medium, locate, resolve, transfer};
-use super::probe::genuine;
-use super::session::{Session, never_began};
-use super::source::{Image, Wanted};
-use super::usage;
-use super::windows::{self, Media};
+use super::{composed, judge_image, new_file, wish};
 use crate::cancel::CancelToken;
+use crate::cli::args::{DiscardWhen, Flash, SparseWhen};
+use crate::cli::labels;
+use crate::cli::open::{Opened, Target, inspect_medium, locate, resolve, transfer};
+use crate::cli::probe::genuine;
+use crate::cli::session::Session;
+use crate::cli::source::Image;
+use crate::cli::windows::{self, Media};
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
 use crate::device::look::Look;
 use crate::device::policy::Purpose;
 use crate::device::power;
-use crate::device::probe::System;
-use crate::device::target::{Kind, check_path};
 use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Span, Verdict};
+use crate::flow::Transfer;
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
-use crate::host::invoker::{CreateMode, Invoker};
-use crate::image::{
-    Advice, BootVerdict, Codec, Degree, ImageInfo, ImageKind, Note, sector_size_conflict,
-};
+use crate::image::{Degree, ImageInfo, sector_size_conflict};
 use crate::report::record::Settings;
 use crate::text::printable_path;
-use crate::ui;
 use crate::ui::devices::{Verdict as DeviceVerdict, detail, link_warning};
 use crate::units::Bytes;
-use crate::windows::table::Device;
 
 /// Everything is decided; only the person has not answered yet.
-struct Job {
-    args: Flash,
+pub(super) struct Job {
+    args: Arc<Flash>,
     image: Image,
     info: ImageInfo,
     target: Target,
     warnings: Vec<String>,
     /// The files that the image is composed of, where SOURCE is a Windows ISO.
     windows: Option<Media>,
-}
-
-pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let output = args.output.clone();
-    match prepare(args, &cancel) {
-        Ok(job) if job.args.dry_run => {
-            ui::print(&format!("{}\nDry run: nothing was written.\n", job.question()));
-            Ok(ExitCode::SUCCESS)
-        }
-        Ok(job) => match job.approved(words, &cancel) {
-            Ok((job, opened)) => job.run(&opened, words, cancel),
-            Err(error) => never_began(words, &output, error),
-        },
-        Err(error) => never_began(words, &output, error),
-    }
-}
-
-fn prepare(args: Flash, cancel: &CancelToken) -> Result<Job> {
-    let Some(word) = args.target.clone() else {
-        return Err(usage("no TARGET was given, and none is ever chosen for you").hint(
-            "`mediawriter devices` lists the sticks; then: mediawriter flash SOURCE /dev/sdX",
-        ));
-    };
-    if args.changed_only && args.discard == DiscardWhen::Always {
-        return Err(usage(
-            "--changed-only keeps what is on the medium, --discard always gives it away",
-        )
-        .hint("leave one of them out"));
-    }
-    let wanted = Wanted {
-        word: &args.source,
-        origin: &args.origin,
-        network: &args.network,
-        keep: args.keep.keep.as_deref(),
-        catalogue: &args.network.catalogue,
-    };
-    let image = Image::open(&wanted, cancel)?;
-    let info = image.inspect()?;
-    let (image, info, windows) = composed(&args, (image, info), &word, cancel)?;
-    let mut warnings = judge_image(&info, &image)?;
-    let wish = wish(&args, &image);
-    let target = match args.create {
-        Some(size) => new_file(Path::new(&word), size, &wish, args.dry_run)?,
-        None => resolve(&word, &wish)?,
-    };
-    if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
-        if conflict.degree == Degree::Conflict && !args.gate.force {
-            return Err(Error::refused(format!("sector-size: {}", conflict.text)).hint(
-                "use a medium with the image's sector size; --force writes it all the same",
-            ));
-        }
-        warnings.push(conflict.text);
-    }
-    warnings.extend(link_warning(&target.facts()));
-    Ok(Job { args, image, info, target, warnings, windows })
-}
-
-/// Of a Windows ISO, the image that its files make on this target; any other source as it is.
-fn composed(
-    args: &Flash,
-    (image, info): (Image, ImageInfo),
-    word: &OsStr,
-    cancel: &CancelToken,
-) -> Result<(Image, ImageInfo, Option<Media>)> {
-    if info.advice() != Advice::Compose {
-        if windows::is_wanted(&args.windows) {
-            return Err(usage(format!(
-                "--table, --filesystem, --label, --split-size, --add, --drivers and --unattend are for Windows ISOs; {} is {}",
-                image.source().info().name,
-                info.kind
-            )));
-        }
-        return Ok((image, info, None));
-    }
-    let device = if let Some(size) = args.create {
-        Device { size: size.0, sector: 512 }
-    } else {
-        let wish = Wish { image_size: None, ..wish(args, &image) };
-        let target = resolve(word, &wish)?;
-        Device { size: target.facts().size, sector: target.sector() }
-    };
-    let label = info.label.clone();
-    let (image, media) = windows::compose(image, &args.windows, device, label.as_deref(), cancel)?;
-    let info = image.inspect()?;
-    Ok((image, info, Some(media)))
-}
-
-fn wish<'a>(args: &'a Flash, image: &Image) -> Wish<'a> {
-    Wish {
-        purpose: Purpose::Write,
-        gate: &args.gate,
-        image_size: image.source().at_least(),
-        source: image.at(),
-        measures: false,
-    }
-}
-
-/// Refuses what is no image; returns what else is to be told.
-fn judge_image(info: &ImageInfo, image: &Image) -> Result<Vec<String>> {
-    let name = &match image.packed() {
-        "" => image.source().info().name.clone(),
-        packed => format!("what is in {} ({packed})", image.source().info().name),
-    };
-    // That only the head of a pipe can be looked at is in the nature of a pipe.
-    let told = info.notes.iter().filter(|note| **note != Note::OnlyHead);
-    let mut warnings: Vec<String> = told.map(ToString::to_string).collect();
-    match info.advice() {
-        Advice::Refuse => Err(refusal(info, name, &warnings)),
-        Advice::Decode if !image.packed().is_empty() => {
-            Err(Error::refused(format!("{name} is {}: it is packed twice", info.kind))
-                .hint("unpack it once, and flash the file that comes out"))
-        }
-        Advice::Decode => Err(Error::refused(format!("{name} is {}: it must be unpacked first", info.kind))
-            .hint(unpacking(info, name))),
-        Advice::Compose => Err(Error::refused(format!(
-            "{name} is a Windows install ISO within another image: copied raw it does not boot from a stick"
-        ))
-        .hint("flash the ISO itself")),
-        Advice::Write | Advice::Confirm => {
-            let no = |verdict: &BootVerdict| matches!(verdict, BootVerdict::No(_));
-            if no(&info.boot.bios) && no(&info.boot.uefi) && !info.boot.raspberry_pi {
-                warnings.push(format!("will probably not boot: BIOS {}; UEFI {}", info.boot.bios, info.boot.uefi));
-            }
-            Ok(warnings)
-        }
-    }
-}
-
-/// The line that unpacks this format.
-fn unpacking(info: &ImageInfo, name: &str) -> String {
-    match info.kind {
-        ImageKind::Compressed(Codec::Compress) => {
-            format!("gzip -dc {name} | mediawriter flash - TARGET")
-        }
-        _ => "unpack it, and flash the image that is in it".to_owned(),
-    }
-}
-
-fn refusal(info: &ImageInfo, name: &str, notes: &[String]) -> Error {
-    let hint = match notes.first() {
-        Some(note) => note.clone(),
-        None => "name the image itself, not what accompanies it".to_owned(),
-    };
-    Error::refused(format!("{name} is {}, not a disk image", info.kind)).hint(hint)
-}
-
-/// Makes a new sparse file, owned by the person who called; a dry run only looks whether it could.
-fn new_file(path: &Path, size: Bytes, wish: &Wish<'_>, dry_run: bool) -> Result<Target> {
-    let name = printable_path(path);
-    if path.starts_with("/dev") {
-        return Err(Error::refused(format!("{name}: no file is ever created below /dev")));
-    }
-    if size.0 == 0 || !size.0.is_multiple_of(512) {
-        return Err(usage(format!(
-            "--create {}: a stick's size is a multiple of 512 bytes",
-            size.0
-        )));
-    }
-    // Also finds out when the folder is a way into /dev.
-    if check_path(&System::host(), path)? != Kind::Missing {
-        return Err(Error::refused(format!("{name} exists; --create makes a new file"))
-            .hint("leave --create out to overwrite it, or choose another name"));
-    }
-    fits(wish.image_size, size.0, &name)?;
-    if !dry_run {
-        let file = Invoker::current().create(path, CreateMode::NewOnly)?;
-        file.set_len(size.0)
-            .map_err(|e| Error::io(format!("cannot make {name} {size} long"), e))?;
-    }
-    Ok(Target::File(path.canonicalize().unwrap_or_else(|_| path.to_owned())))
+    /// Bytes per I/O where nobody said another number.
+    usual: u64,
 }
 
 impl Job {
+    /// Looks at image and target, and judges them. Nothing is opened for writing.
+    pub(super) fn new(
+        args: &Arc<Flash>,
+        image: Image,
+        word: &OsStr,
+        usual: u64,
+        cancel: &CancelToken,
+    ) -> Result<Self> {
+        let info = image.inspect()?;
+        let (image, info, windows) = composed(args, (image, info), word, cancel)?;
+        let mut warnings = judge_image(&info, &image)?;
+        let wish = wish(args, &image);
+        let target = match args.create {
+            Some(size) => new_file(Path::new(word), size, &wish, args.dry_run)?,
+            None => resolve(word, &wish)?,
+        };
+        if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
+            if conflict.degree == Degree::Conflict && !args.gate.force {
+                return Err(Error::refused(format!("sector-size: {}", conflict.text)).hint(
+                    "use a medium with the image's sector size; --force writes it all the same",
+                ));
+            }
+            warnings.push(conflict.text);
+        }
+        warnings.extend(link_warning(&target.facts()));
+        Ok(Self { args: Arc::clone(args), image, info, target, warnings, windows, usual })
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Whether the image was composed for this target alone.
+    pub(super) fn is_composed(&self) -> bool {
+        self.windows.is_some()
+    }
+
+    /// Has another one read the image.
+    pub(super) fn reading(self, image: Image) -> Self {
+        Self { image, ..self }
+    }
+
     /// What would happen, for the person who has to say yes.
-    fn question(&self) -> String {
+    pub(super) fn question(&self) -> String {
+        [self.source_in_words(), self.target_in_words(), self.plan_in_words()].concat()
+    }
+
+    /// What is written.
+    pub(super) fn source_in_words(&self) -> String {
         let mut text = String::new();
-        let facts = self.target.facts();
         let source = self.image.source().info();
         let size = match (source.len, self.image.source().at_least()) {
             (Some(len), _) => Bytes(len).to_string(),
@@ -245,6 +122,13 @@ impl Job {
         for (line, label) in media.zip(std::iter::once("Windows").chain(std::iter::repeat(""))) {
             writeln!(text, "{label:<9}{line}").ok();
         }
+        text
+    }
+
+    /// Where it is written to.
+    pub(super) fn target_in_words(&self) -> String {
+        let mut text = String::new();
+        let facts = self.target.facts();
         match &self.target {
             Target::Block(_) => {
                 let mut facts = facts.clone();
@@ -264,14 +148,19 @@ impl Job {
                 writeln!(text, "Target   a simulated stick of {}", Bytes(spec.size)).ok();
             }
         }
-        writeln!(text, "Plan     {}", self.plan_in_words()).ok();
+        text
+    }
+
+    /// How, and what is to be thought of.
+    pub(super) fn plan_in_words(&self) -> String {
+        let mut text = format!("Plan     {}\n", self.plan());
         for warning in &self.warnings {
             writeln!(text, "Warning  {warning}").ok();
         }
         text
     }
 
-    fn plan_in_words(&self) -> String {
+    fn plan(&self) -> String {
         let args = &self.args;
         let mut steps = Vec::new();
         if args.gate.unmount {
@@ -298,8 +187,10 @@ impl Job {
         if args.eject {
             steps.push("eject");
         }
-        let block =
-            args.tuning.block_size.map_or_else(|| "4.00 MiB or less".to_owned(), Bytes::binary);
+        let block = args
+            .tuning
+            .block_size
+            .map_or_else(|| format!("{} or less", Bytes(self.usual).binary()), Bytes::binary);
         format!("{}; blocks of {block}", steps.join(", "))
     }
 
@@ -313,13 +204,8 @@ impl Job {
         }
     }
 
-    /// Asks, unmounts, judges again, opens.
-    fn approved(mut self, words: &[OsString], cancel: &CancelToken) -> Result<(Self, Opened)> {
-        let piped = self.image.is_stdin();
-        // A file that was made for this run holds nothing.
-        if self.args.create.is_none() {
-            ask(&self.question(), &self.target, &self.args.gate, piped, cancel)?;
-        }
+    /// Unmounts, judges again, opens: after the person's yes.
+    pub(super) fn opened(mut self, words: &[OsString]) -> Result<(Self, Opened)> {
         let wish = wish(&self.args, &self.image);
         let (target, unmounted) = self.target.freed(&wish, self.args.gate.unmount)?;
         let unmounted = unmounted.iter().map(|at| format!("unmounted {}", printable_path(at)));
@@ -329,14 +215,14 @@ impl Job {
         Ok((self, opened))
     }
 
-    fn run(mut self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-        let device = &*opened.device;
-        let transfer = transfer(
-            &self.args.tuning,
-            device.geometry(),
-            self.target.is_simulated(),
-            self.image.source().memory(),
-        )?;
+    /// As a run of its own.
+    pub(super) fn run(
+        self,
+        opened: &Opened,
+        words: &[OsString],
+        cancel: CancelToken,
+    ) -> Result<ExitCode> {
+        let transfer = self.transfer(&*opened.device)?;
         let session = Session::start(
             "flash",
             words,
@@ -344,11 +230,25 @@ impl Job {
             opened.clock.clone(),
             (cancel, self.target.name()),
         )?;
+        let done = self.work(&*opened.device, transfer, &session);
+        Ok(session.end(&done))
+    }
+
+    /// How bytes are moved to this device.
+    pub(super) fn transfer(&self, device: &dyn BlockDevice) -> Result<Transfer> {
+        let simulated = self.target.is_simulated();
+        transfer(&self.args.tuning, device.geometry(), simulated, self.usual)
+    }
+
+    /// Writes and proves; the sentence of success.
+    pub(super) fn work(
+        mut self,
+        device: &dyn BlockDevice,
+        transfer: Transfer,
+        session: &Session,
+    ) -> Result<String> {
         if let Some(media) = &self.windows {
-            match windows::finished(self.image, media, &session.cx) {
-                Ok(image) => self.image = image,
-                Err(error) => return Ok(session.end(&Err(error))),
-            }
+            self.image = windows::finished(self.image, media, &session.cx)?;
         }
         let args = &self.args;
         let plan = Plan {
@@ -360,7 +260,7 @@ impl Job {
             changed_only: args.changed_only,
             discard: self.discard(),
         };
-        self.describe(&session, device, &plan);
+        self.describe(session, device, &plan);
         self.image.attend(&session.cx);
         let known = OnceCell::new();
         let find = |span: Span| {
@@ -376,30 +276,15 @@ impl Job {
             if args.probe { genuine(device, false, &session.cx).map(drop) } else { Ok(()) };
         let done =
             probed.and_then(|()| flash(self.image.source(), device, &plan, &find, &session.cx));
-        see_partitions(device, &session);
+        see_partitions(device, session);
         let done = done.and_then(|flashed| match &self.windows {
             Some(media) if flashed.media.is_match() => {
                 windows::find_files(media, device, &session.cx).map(|()| flashed)
             }
             _ => Ok(flashed),
         });
-        let done = done.and_then(|flashed| self.finish(flashed, device, &session));
-        let done = self.keep(done, &session);
-        Ok(session.end(&done))
-    }
-
-    /// What was stored on the way gets its name unless it is known to be wrong.
-    fn keep(&self, done: Result<String>, session: &Session) -> Result<String> {
-        let wrong = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::SourceMismatch);
-        match self.image.keep(!wrong) {
-            Ok(None) => done,
-            Ok(Some(file)) => {
-                session.cx.events.note("kept", format!("stored as {}", printable_path(file)));
-                done
-            }
-            // What went wrong with the stick is told first.
-            Err(error) => done.and(Err(error)),
-        }
+        let done = done.and_then(|flashed| self.finish(flashed, device, session));
+        keep(&self.image, done, |kept| session.cx.events.note("kept", kept))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
@@ -481,13 +366,27 @@ impl Job {
     }
 }
 
+/// What was stored on the way gets its name unless it is known to be wrong.
+pub(super) fn keep<T>(image: &Image, done: Result<T>, say: impl FnOnce(String)) -> Result<T> {
+    let wrong = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::SourceMismatch);
+    match image.keep(!wrong) {
+        Ok(None) => done,
+        Ok(Some(file)) => {
+            say(format!("stored as {}", printable_path(file)));
+            done
+        }
+        // What went wrong with the stick is told first.
+        Err(error) => done.and(Err(error)),
+    }
+}
+
 /// The mapped stretches, for the record.
-pub(super) fn spans(ranges: &[Mapped]) -> Vec<Span> {
+pub(in crate::cli) fn spans(ranges: &[Mapped]) -> Vec<Span> {
     let span = |range: &Range<u64>| Span { offset: range.start, len: range.end - range.start };
     ranges.iter().map(|range| span(&range.bytes)).collect()
 }
 
-pub(super) fn plan_word(discard: DiscardMode) -> &'static str {
+pub(in crate::cli) fn plan_word(discard: DiscardMode) -> &'static str {
     match discard {
         DiscardMode::Auto(_) => "auto",
         DiscardMode::Always => "always",
@@ -496,7 +395,7 @@ pub(super) fn plan_word(discard: DiscardMode) -> &'static str {
 }
 
 /// The kernel reads the partition table again, only now that nothing is left to be read back.
-pub(super) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
+pub(in crate::cli) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     let mut answer = device.reread_partitions();
     for _ in 0..10 {
         // A desktop that tries to mount the old partitions holds them for a moment.
@@ -517,7 +416,7 @@ pub(super) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     }
 }
 
-pub(super) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
+pub(in crate::cli) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
     match power::take_off(device, facts) {
         Ok(what) => session.cx.events.note("ejected", what),
         Err(e) => session.cx.events.warn(
