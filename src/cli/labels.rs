@@ -55,13 +55,7 @@ fn name(facts: &mut Facts, info: ImageInfo) {
 }
 
 fn open(facts: &Facts) -> Option<LinuxDevice> {
-    let rules = Rules {
-        force: false,
-        unmount: false,
-        purpose: Purpose::ReadOnly,
-        image_size: None,
-        source: None,
-    };
+    let rules = Rules { purpose: Purpose::ReadOnly, ..Rules::default() };
     let approved = approve(facts.clone(), &rules).ok()?;
     LinuxDevice::open(&approved, System::host()).ok()
 }

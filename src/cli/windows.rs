@@ -176,7 +176,7 @@ fn prove(image: &Image, cancel: &CancelToken) -> Result<Option<u64>> {
 
 /// Identifiers of two sticks must differ, or Windows takes one of them off line. The keys of the
 /// standard library's hash maps are random.
-fn seed() -> [u8; 16] {
+pub(super) fn seed() -> [u8; 16] {
     let half = || RandomState::new().hash_one(0_u8).to_le_bytes();
     let (low, high) = (half(), half());
     std::array::from_fn(|at| if at < 8 { low[at] } else { high[at - 8] })
