@@ -105,7 +105,7 @@ fn nanos(busy: &Busy) -> u64 {
 
 /// Who computes the digests of the image: this pass, or whoever reads it for several targets.
 enum Hashing<'a> {
-    Here { name: &'a str, hasher: ImageHasher, parts: Recorder },
+    Here { name: &'a str, digests: Box<(ImageHasher, Recorder)> },
     Elsewhere(&'a Relay),
 }
 
@@ -113,17 +113,18 @@ impl<'a> Hashing<'a> {
     fn new(source: &'a dyn Source, whole: bool, block: usize) -> Self {
         match source.hashed_by() {
             Some(relay) => Self::Elsewhere(relay),
-            None => Self::Here {
-                name: &source.info().name,
-                hasher: ImageHasher::new(source.mapped(), whole),
-                parts: Recorder::new(block as u64),
-            },
+            None => {
+                let hasher = ImageHasher::new(source.mapped(), whole);
+                let digests = Box::new((hasher, Recorder::new(block as u64)));
+                Self::Here { name: &source.info().name, digests }
+            }
         }
     }
 
     /// The next block of the image; an error when it is known to be wrong.
     fn update(&mut self, bytes: &[u8]) -> Option<Error> {
-        let Self::Here { name, hasher, parts } = self else { return None };
+        let Self::Here { name, digests } = self else { return None };
+        let (hasher, parts) = &mut **digests;
         parts.before(hasher);
         hasher.update(bytes);
         hasher.wrong().map(|wrong| bmap::wrong(name, wrong))
@@ -132,7 +133,8 @@ impl<'a> Hashing<'a> {
     /// `None` only when the crew has stopped.
     fn finish(self, crew: &Crew<'_>) -> Option<Digests> {
         match self {
-            Self::Here { hasher, parts, .. } => {
+            Self::Here { digests, .. } => {
+                let (hasher, parts) = *digests;
                 let prefixes = parts.finish(&hasher).map(Arc::new);
                 Some(Digests { digest: hasher.finish(), prefixes })
             }

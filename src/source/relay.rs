@@ -435,16 +435,15 @@ impl Read for Pull {
                 }
             }
         }
-        let n = match &mut self.own {
-            Some(own) => own.read(buf)?,
-            None => {
-                let rest = &self.block[self.taken..];
-                let n = rest.len().min(buf.len());
-                buf[..n].copy_from_slice(&rest[..n]);
-                n
-            }
+        let n = if let Some(own) = &mut self.own {
+            own.read(buf)?
+        } else {
+            let rest = &self.block[self.taken..];
+            let n = rest.len().min(buf.len());
+            buf[..n].copy_from_slice(&rest[..n]);
+            self.taken += n;
+            n
         };
-        self.taken += if self.own.is_none() { n } else { 0 };
         self.at += n as u64;
         Ok(n)
     }

@@ -137,7 +137,9 @@ impl Board {
     fn print(&self, lines: &[String]) {
         let print = || {
             let mut shared = self.lock();
-            lines.iter().for_each(|line| shared.sink.line(line));
+            for line in lines {
+                shared.sink.line(line);
+            }
         };
         match &self.bars {
             Some(bars) => bars.suspend(print),

@@ -48,10 +48,10 @@ pub(super) struct Shared<'a> {
     pub(super) held: &'a Arc<Held>,
 }
 
-pub(super) fn run(args: Arc<Flash>, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let targets = targets(&args)?;
-    let image = open(&args, &cancel)?;
-    let jobs = jobs(&args, &image, &targets, &cancel)?;
+pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
+    let targets = targets(args)?;
+    let image = open(args, cancel)?;
+    let jobs = jobs(args, &image, &targets, cancel)?;
     let question = question(&jobs);
     if args.dry_run {
         ui::print(&format!("{question}\nDry run: nothing was written.\n"));
@@ -60,12 +60,12 @@ pub(super) fn run(args: Arc<Flash>, words: &[OsString], cancel: CancelToken) -> 
     let real: Vec<String> =
         jobs.iter().map(Job::target).filter(|t| !t.is_simulated()).map(Target::word).collect();
     if !real.is_empty() {
-        ask_for(&question, &word_for(real), &args.gate, image.is_stdin(), &cancel)?;
+        ask_for(&question, &word_for(real), &args.gate, image.is_stdin(), cancel)?;
     }
-    let (image, jobs) = following(&args, image, jobs);
+    let (image, jobs) = following(args, image, jobs);
     let board = Board::stderr(args.output.quiet);
     let held = Arc::new(Held::for_a_job(jobs.iter().all(|job| job.target().is_simulated())));
-    let shared = Shared { args: &args, words, cancel: &cancel, board: &board, held: &held };
+    let shared = Shared { args, words, cancel, board: &board, held: &held };
     for job in &jobs {
         // All are seen from the start on, in their order.
         drop(board.row(&job.target().name()));
@@ -344,14 +344,13 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
     if output.screen.notify {
         notify_of(&sentence, &format!("{total} targets"), output.quiet);
     }
-    match sentence {
-        Err(error) => exit(error.kind()),
-        Ok(_) => {
-            let lost = |end: &End| end.closed.as_ref().is_some_and(|closed| closed.saved.is_err());
-            let asked = output.record.is_some();
-            if asked && ends.iter().any(lost) { exit(Kind::Io) } else { ExitCode::SUCCESS }
-        }
+    if let Err(error) = sentence {
+        return exit(error.kind());
     }
+    // Asked for by name, a record is part of the job.
+    let lost = |end: &End| end.closed.as_ref().is_some_and(|closed| closed.saved.is_err());
+    let asked = output.record.is_some();
+    if asked && ends.iter().any(lost) { exit(Kind::Io) } else { ExitCode::SUCCESS }
 }
 
 /// What all failures have in common; a signal before everything; else "could not complete".

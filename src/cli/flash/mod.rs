@@ -35,22 +35,22 @@ pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Resul
     let output = args.output.clone();
     let started = check(&args).and_then(|()| {
         if args.fleet.station {
-            station::run(Arc::new(args), words, cancel)
+            station::run(&Arc::new(args), words, &cancel)
         } else if args.targets.len() > 1 || args.fleet.all_matching.is_some() {
-            many::run(Arc::new(args), words, cancel)
+            many::run(&Arc::new(args), words, &cancel)
         } else {
-            alone(Arc::new(args), words, cancel)
+            alone(&Arc::new(args), words, cancel)
         }
     });
     started.or_else(|error| never_began(words, &output, error))
 }
 
 /// One target.
-fn alone(args: Arc<Flash>, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let image = open(&args, &cancel)?;
+fn alone(args: &Arc<Flash>, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    let image = open(args, &cancel)?;
     let word = args.targets.first().cloned().unwrap_or_default();
     let usual = usual_block(image.source().memory());
-    let job = Job::new(&args, image, &word, usual, &cancel)?;
+    let job = Job::new(args, image, &word, usual, &cancel)?;
     if args.dry_run {
         ui::print(&format!("{}\nDry run: nothing was written.\n", job.question()));
         return Ok(ExitCode::SUCCESS);

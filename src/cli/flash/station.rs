@@ -26,13 +26,13 @@ use crate::units::Bytes;
 /// the kernel has read its tables and its strings.
 const LOOK: Duration = Duration::from_millis(500);
 
-pub(super) fn run(args: Arc<Flash>, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
     let Some(ids) = args.fleet.all_matching.clone() else {
         return Err(usage(
             "--station writes whatever is plugged in: say what, with --all-matching",
         ));
     };
-    let image = open(&args, &cancel)?;
+    let image = open(args, cancel)?;
     let info = image.inspect()?;
     let composes = info.advice() == Advice::Compose;
     if !composes {
@@ -46,15 +46,15 @@ pub(super) fn run(args: Arc<Flash>, words: &[OsString], cancel: CancelToken) -> 
         .hint("store it in a file first (mediawriter download, or curl -o), and name the file"));
     }
     let there = matching::now(&ids);
-    let question = question(&args, &image, &ids, there.len());
+    let question = question(args, &image, &ids, there.len());
     if args.dry_run {
         ui::print(&format!("{question}\nDry run: nothing was written.\n"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask_for(&question, "station", &args.gate, image.is_stdin(), &cancel)?;
+    ask_for(&question, "station", &args.gate, image.is_stdin(), cancel)?;
     let board = Board::stderr(args.output.quiet);
     let held = Arc::new(Held::for_a_job(false));
-    let shared = Shared { args: &args, words, cancel: &cancel, board: &board, held: &held };
+    let shared = Shared { args, words, cancel, board: &board, held: &held };
     board.say(&format!("station: waits for {ids}; Ctrl-C ends it"));
     let ends = answering(&board, || shared.attend(&ids, &image, composes, &there));
     board.close();
