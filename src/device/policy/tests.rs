@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Identity, Link, Purpose, Refusal, Rules, SourceAt, approve, same};
-use crate::device::facts::{Bus, Facts, User};
+use crate::device::facts::{Bus, Facts, Use, User};
 use crate::device::probe::fixture::{Fixture, SATA, UsbStick};
 
 /// A system, the target in it, and the rules that must refuse it: without flags, with `--force`,
