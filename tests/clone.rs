@@ -74,8 +74,9 @@ fn what_would_be_no_good_copy_is_refused_before_anything_is_written() {
     refused(&source.device, &small.device, &[]).says(&["[too-small]"]);
     let other = LoopDev::with(64 * MIB, &["-b", "4096"]);
     refused(&source.device, &other.device, &[]).says(&["sector-size"]);
-    let file = source.file.to_str().unwrap();
-    refused(file, &target.device, &[]).says(&["devices are cloned", "mediawriter flash"]);
+    let dir = target_folder();
+    let file = put(dir.path(), "disk.img", &disk_image(MIB, 1));
+    refused(&file, &target.device, &[]).says(&["devices are cloned", "mediawriter flash"]);
     refused("/dev/none-of-that", &target.device, &[]).says(&["no such device"]);
     // Nobody was asked.
     run(&["clone", &source.device, &target.device]).expect(3).says(&["--yes"]);
@@ -498,9 +499,12 @@ fn only_used_blocks_are_copied_and_all_of_them() {
     if !lab_has(&[&PI[..], &["dumpe2fs", "mcopy", "diff", "sgdisk"]].concat()) {
         return;
     }
-    for options in
-        [&["-b", "1024"][..], &["-b", "4096"], &["-b", "4096", "-O", "^flex_bg"], &["-t", "ext2"]]
-    {
+    for options in [
+        &["-b", "1024"][..],
+        &["-b", "4096"],
+        &["-b", "4096", "-O", "^flex_bg"],
+        &["-b", "4096", "-t", "ext2"],
+    ] {
         let source = LoopDev::new(160 * MIB);
         sh("mkfs.ext4", &[&["-q"], options, &[source.device.as_str()]].concat());
         let mount = Mount::new(&source.device, &[]);
