@@ -8,7 +8,7 @@
 //! cli                            what was typed becomes a job; wires everything together
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
 //! device   source   host         block devices; where images come from; the computer, the caller
-//! analysis   windows             verdicts over speeds; Windows discs as images of sticks
+//! analysis   windows   clone     verdicts over speeds; Windows discs and devices as images
 //! catalog  proof  decode         images with a name; who signed a list; images out of compressed files
 //! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps, lists
 //! event  error  units  time  text  cancel        vocabulary
@@ -38,6 +38,7 @@ pub mod bench;
 pub mod cancel;
 pub mod catalog;
 pub mod cli;
+pub mod clone;
 pub mod decode;
 pub mod device;
 pub mod digest;

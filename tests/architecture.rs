@@ -47,6 +47,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("device", &["error", "image", "sys", "text", "time", "units"]),
     ("windows", &["digest", "error", "image", "source", "text"]),
     (
+        "clone",
+        &["device", "digest", "error", "event", "image", "source", "sys::buffer", "text", "units"],
+    ),
+    (
         "flow",
         &[
             "cancel",
@@ -121,6 +125,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "bench",
             "cancel",
             "catalog",
+            "clone",
             // What decoding may take, as a person says it.
             "decode::Limits",
             "device",

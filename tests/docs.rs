@@ -124,6 +124,14 @@ fn refusals() -> Vec<Refusal> {
         used(User::Mount { at: "/mnt".into() }),
         used(User::Swap),
         used(User::Md { name: "md0".to_owned() }),
+        Refusal::SourceInUse {
+            used: Use { device: "/dev/sdb1".into(), by: User::Mount { at: "/mnt".into() } },
+            system: false,
+        },
+        Refusal::SourceInUse {
+            used: Use { device: "/dev/sdb1".into(), by: User::Swap },
+            system: false,
+        },
         Refusal::TooSmall { needs: 2, has: 1 },
         Refusal::SourceOnTarget { source: "x".into(), how: "is it".to_owned() },
         Refusal::Optical,
@@ -138,6 +146,7 @@ fn refusals() -> Vec<Refusal> {
             | Refusal::NoMedium
             | Refusal::ReadOnly { .. }
             | Refusal::SystemDisk { .. }
+            | Refusal::SourceInUse { .. }
             | Refusal::Busy(_)
             | Refusal::TooSmall { .. }
             | Refusal::SourceOnTarget { .. }
@@ -167,6 +176,7 @@ fn every_rule_is_in_the_safety_page_with_what_lifts_it() {
                 None => "nothing",
                 Some(Lift::Force) => "`--force`",
                 Some(Lift::Unmount) => "`--unmount`",
+                Some(Lift::Freeze) => "`--freeze`",
             };
             (refusal.rule().to_owned(), lift.to_owned())
         })
@@ -281,6 +291,7 @@ fn commands_in_the_documents_exist_with_their_flags() {
     }
     let all = [
         "bench",
+        "clone",
         "completions",
         "demo",
         "devices",

@@ -262,6 +262,15 @@ fn a_windows_iso_is_composed_for_each_target() {
         assert!(sh("sgdisk", &["-v", target]).contains("No problems found"), "{target}");
         verify(target, &[&iso]).expect(0);
     }
+    // What a stick installs is told by the list, and by whoever is about to overwrite it.
+    let edition = "Windows 11 Home: build";
+    run(&["devices", "--all"]).expect(0).says(&["installs", edition]);
+    run(&["flash", &iso, targets[0], "--dry-run"]).expect(0).says(&["installs", edition]);
+    let list = run(&["devices", "--all", "--json"]).expect(0);
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    let devices = list["devices"].as_array().unwrap();
+    let ours = devices.iter().find(|device| device["path"] == targets[1]).unwrap();
+    assert!(ours["installs"][0].as_str().unwrap().contains(edition), "{ours}");
 }
 
 #[test]

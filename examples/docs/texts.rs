@@ -83,6 +83,14 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         "Write the places where it does not, and nothing else:",
     ),
     ("mediawriter verify /dev/sdX --record run.json", "The same without the image:"),
+    (
+        "mediawriter clone /dev/sdX /dev/sdY",
+        "Copy a disk that is not mounted to another one, which may be larger:",
+    ),
+    (
+        "mediawriter clone /dev/sdX backup.img.zst",
+        "Save one in a compressed file, which flash restores:",
+    ),
     ("mediawriter discard /dev/sdX", "Give all blocks back to the drive:"),
     ("mediawriter discard --trim /media/stick", "Trim the free space of a mounted filesystem:"),
     ("mediawriter bench /dev/sdX", "Measure how fast a stick reads; nothing is changed:"),

@@ -37,6 +37,8 @@ Exit codes: 0 done and every requested check matched; 1 could not complete; 2 us
 pub(crate) enum Command {
     /// Write an image to a stick, read everything back, and report
     Flash(Box<Flash>),
+    /// Copy a disk, stick or card to another one, or into a file
+    Clone(Box<super::clone::CloneArgs>),
     /// Compare a stick with an image, a digest or an earlier record; writes nothing
     Verify(Verify),
     /// Give all blocks back to a drive (TRIM), or trim a mounted filesystem

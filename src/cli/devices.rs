@@ -10,9 +10,7 @@ use crate::ui::devices::{Show, json, list};
 
 pub(super) fn run(args: &Devices) -> ExitCode {
     let mut devices = System::host().all();
-    if !labels::udev_runs() {
-        devices.iter_mut().for_each(labels::fill);
-    }
+    devices.iter_mut().for_each(labels::fill);
     let show = if args.all { Show::All } else { Show::Media };
     ui::print(&if args.json { json(&devices, show) } else { list(&devices, show) });
     ExitCode::SUCCESS

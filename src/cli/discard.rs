@@ -142,10 +142,7 @@ fn needs_switch(facts: &Facts, args: &DiscardArgs) -> Result<bool> {
 fn ask_drive(facts: &Facts) -> Provisioning {
     let rules = crate::device::policy::Rules {
         purpose: Purpose::ReadOnly,
-        force: false,
-        unmount: false,
-        image_size: None,
-        source: None,
+        ..crate::device::policy::Rules::default()
     };
     let device = approve(facts.clone(), &rules)
         .ok()

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
 use crate::cancel::CancelToken;
+use crate::device::freeze;
 use crate::error::{Error, Kind, Result};
 use crate::host::signals;
 use crate::ui;
@@ -15,6 +16,8 @@ pub mod args;
 mod bench;
 mod bmap;
 mod championship;
+mod clone;
+mod clone_file;
 pub mod completions;
 mod demo;
 mod devices;
@@ -63,7 +66,7 @@ pub fn main() -> ExitCode {
     ui::color::choose(cli.color.into());
     // In a panic too.
     let _title = ui::title::Restored;
-    signals::before_the_end(ui::title::restore);
+    signals::before_the_end(last_words);
     let run = Run { words, typed: cli };
     let done = signals::install().and_then(|cancel| run.command(cancel));
     match done {
@@ -73,6 +76,12 @@ pub fn main() -> ExitCode {
             exit(error.kind())
         }
     }
+}
+
+/// What is put back even when the process is ended at once.
+fn last_words() {
+    freeze::thaw_all();
+    ui::title::restore();
 }
 
 /// What `--color` says, before the command line is understood: help and usage errors are coloured
@@ -106,6 +115,7 @@ impl Run {
         let words = self.words;
         match self.typed.command {
             Command::Flash(args) => flash::run(*args, &words, cancel),
+            Command::Clone(args) => clone::run(*args, &words, cancel),
             Command::Verify(args) => verify::run(&args, &words, cancel),
             Command::Discard(args) => match args.trim {
                 Some(path) => trim::run(&path),

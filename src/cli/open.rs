@@ -61,6 +61,7 @@ impl Wish<'_> {
         Rules {
             force: self.gate.force,
             unmount,
+            freeze: false,
             purpose: self.purpose,
             image_size: self.image_size,
             source: self.source.clone(),
@@ -72,6 +73,7 @@ impl Wish<'_> {
             Purpose::Write => "write to",
             Purpose::Discard => "discard",
             Purpose::ReadOnly => "read",
+            Purpose::Copy => "copy",
         }
     }
 }

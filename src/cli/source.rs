@@ -329,10 +329,7 @@ fn must_be_a_file(path: &Path, named: &[PathBuf]) -> Result<()> {
         return no("a pipe (FIFO)", format!("mediawriter flash - TARGET < {name}"));
     }
     if kind.is_block_device() {
-        return no(
-            "a block device",
-            format!("to copy a device: dd if={name} bs=4M | mediawriter flash - TARGET"),
-        );
+        return no("a block device", format!("to copy a device: mediawriter clone {name} TARGET"));
     }
     if !kind.is_file() {
         return no("a special file", "name an image file".to_owned());

@@ -34,7 +34,7 @@ use crate::windows::table::{Device, Kind as Table};
 use crate::windows::tree::{Disc, DiscFile, IsoDisc};
 use crate::windows::unattend::{self, Arch};
 use crate::windows::volume;
-use crate::windows::wim::{Edition, Wim};
+use crate::windows::wim::Wim;
 
 /// Files and folders that may be added; more are a mistake.
 const MOST_ADDED: usize = 100_000;
@@ -176,7 +176,7 @@ fn prove(image: &Image, cancel: &CancelToken) -> Result<Option<u64>> {
 
 /// Identifiers of two sticks must differ, or Windows takes one of them off line. The keys of the
 /// standard library's hash maps are random.
-fn seed() -> [u8; 16] {
+pub(super) fn seed() -> [u8; 16] {
     let half = || RandomState::new().hash_one(0_u8).to_le_bytes();
     let (low, high) = (half(), half());
     std::array::from_fn(|at| if at < 8 { low[at] } else { high[at - 8] })
@@ -315,7 +315,7 @@ fn editions(disc: &dyn Disc) -> (Vec<String>, Option<Arch>) {
         let found = wim.ok().and_then(|wim| wim.editions().ok()).unwrap_or_default();
         let solid = if node.path.to_ascii_lowercase().ends_with("esd") { ", an ESD" } else { "" };
         words.push(format!("{} ({}{solid})", printable(&node.path), Bytes(len)));
-        words.extend(found.iter().map(edition));
+        words.extend(found.iter().map(ToString::to_string));
         arch = arch.or_else(|| match found.first()?.arch.as_str() {
             "arm64" => Some(Arch::Arm64),
             "x86" => Some(Arch::X86),
@@ -323,15 +323,6 @@ fn editions(disc: &dyn Disc) -> (Vec<String>, Option<Arch>) {
         });
     }
     (words, arch)
-}
-
-fn edition(edition: &Edition) -> String {
-    let Edition { index, name, build, arch, languages } = edition;
-    let build = if build.is_empty() { String::new() } else { format!("build {build}") };
-    let parts = [build, arch.clone(), languages.join(", ")];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-    format!("{index:>3}  {}", printable(&format!("{name}{parts}")))
 }
 
 /// Which computers find something to boot.

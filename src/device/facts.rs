@@ -48,6 +48,9 @@ pub struct Facts {
     pub partitions: Vec<PartitionFacts>,
     /// Filesystem or signature on the whole device, as (type, label), from udev's database.
     pub content: Option<(String, Option<String>)>,
+    /// Editions of Windows that it installs, where somebody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<String>,
     /// Who uses the device or a part of it.
     pub uses: Vec<Use>,
     /// Why the running system needs this device, when it does.

@@ -32,7 +32,7 @@ impl FileDevice {
         let sizes: &[u32] = &[SECTOR, 4096];
         let (file, block) = match access {
             // O_EXCL means something on devices only (open(2)); a lock takes its place below.
-            Access::Exclusive | Access::Read => {
+            Access::Exclusive | Access::ReadExclusive | Access::Read => {
                 handle::open(path, access, sizes, &handle::by_kernel)
             }
         }
@@ -47,7 +47,7 @@ impl FileDevice {
             .hint(format!("truncate --size=%{SECTOR} FILE, or let --create SIZE make the file")));
         }
         let arg = match access {
-            Access::Read => FlockArg::LockSharedNonblock,
+            Access::Read | Access::ReadExclusive => FlockArg::LockSharedNonblock,
             Access::Exclusive => FlockArg::LockExclusiveNonblock,
         };
         let file = Flock::lock(file, arg).map_err(|(_, errno)| {

@@ -20,6 +20,9 @@ use crate::sys::buffer::AlignedBuf;
 pub enum Access {
     /// Only reads; the descriptor cannot write.
     Read,
+    /// Only reads, and nobody mounts or changes the device through a driver meanwhile (O_EXCL, as
+    /// below).
+    ReadExclusive,
     /// Reads and writes, and nobody else may have the device: O_EXCL on a block device means
     /// that it is not mounted and no driver holds it (open(2), block/bdev.c `bd_may_claim`).
     Exclusive,
@@ -57,7 +60,7 @@ pub fn open(
 
 fn flags(access: Access) -> i32 {
     // O_NOFOLLOW: the path was resolved when it was checked; a link now would be another target.
-    let exclusive = if access == Access::Exclusive { libc::O_EXCL } else { 0 };
+    let exclusive = if access == Access::Read { 0 } else { libc::O_EXCL };
     libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | exclusive
 }
 

@@ -35,7 +35,7 @@ pub struct LinuxDevice {
 
 #[derive(Debug)]
 enum Descriptor {
-    /// For verification: others may use the device too.
+    /// For reading: others may use the device too, unless it was opened for oneself.
     Plain(File),
     Locked(Flock<File>),
 }
@@ -63,6 +63,9 @@ impl LinuxDevice {
         let name = printable_path(&path);
         let access = match approved.purpose() {
             Purpose::ReadOnly => Access::Read,
+            // What is mounted and frozen cannot be had alone.
+            Purpose::Copy if !approved.to_freeze().is_empty() => Access::Read,
+            Purpose::Copy => Access::ReadExclusive,
             Purpose::Write | Purpose::Discard => Access::Exclusive,
         };
         let candidates = [facts.logical_block, 4096];
@@ -74,7 +77,7 @@ impl LinuxDevice {
         let logical_block =
             ioctl::logical_block(&file).context(|| format!("cannot ask {name} for its sectors"))?;
         let file = match access {
-            Access::Read => Descriptor::Plain(file),
+            Access::Read | Access::ReadExclusive => Descriptor::Plain(file),
             Access::Exclusive => Descriptor::Locked(lock(file, &name)?),
         };
         let geometry = Geometry {
@@ -136,7 +139,7 @@ fn open_failed(name: &str, access: Access, error: io::Error) -> Error {
             Error::refused(format!("{name} disappeared after it was checked"))
                 .hint("plug it in again and start over")
         }
-        _ if access == Access::Read => Error::io(format!("cannot open {name} for reading"), error),
+        _ if access != Access::Exclusive => Error::io(format!("cannot open {name} for reading"), error),
         _ => Error::io(format!("cannot open {name} for writing"), error),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) use pass_on;
 
 pub mod facts;
 pub mod file;
+pub mod freeze;
 pub mod full;
 pub mod handle;
 pub mod linux;

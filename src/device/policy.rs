@@ -16,6 +16,8 @@
 //! | `optical` | it is an optical drive | nothing |
 //! | `fixed-disk` | neither removable nor on an external bus | `--force` |
 //! | `virtual` | device mapper, md or a RAM disk | `--force` |
+//! | `source-mounted` | it is copied from while it, a partition of it, or what is built on them, is mounted | `--freeze`; nothing where the system needs it |
+//! | `source-in-use` | it is copied from while it is swap or held | nothing: swapoff, release it |
 //! | `changed` | it is not the device it was at the check | nothing |
 
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ pub struct Rules {
     pub force: bool,
     /// `--unmount`: lifts `mounted`, nothing else.
     pub unmount: bool,
+    /// `--freeze`: lifts `source-mounted`, nothing else.
+    pub freeze: bool,
     /// What will be done to the device.
     pub purpose: Purpose,
     /// Bytes that must fit, when known.
@@ -49,6 +53,8 @@ pub enum Purpose {
     Discard,
     /// It is only read.
     ReadOnly,
+    /// It is only read, and must not change meanwhile.
+    Copy,
 }
 
 /// A source and all devices it depends on; from `probe::System::source_at`.
@@ -98,6 +104,17 @@ impl Approved {
         &self.lifted
     }
 
+    /// Mount points to freeze while it is read.
+    pub fn to_freeze(&self) -> Vec<&Path> {
+        let mount = |refusal| match refusal {
+            &Refusal::SourceInUse { used: Use { by: User::Mount { ref at }, .. }, .. } => {
+                Some(at.as_path())
+            }
+            _ => None,
+        };
+        self.lifted.iter().filter_map(mount).collect()
+    }
+
     /// What is mounted and where, to be unmounted before anything else, in this order.
     pub fn to_unmount(&self) -> Vec<(&Path, &Path)> {
         let mount = |refusal| match refusal {
@@ -116,6 +133,7 @@ pub fn approve(facts: Facts, rules: &Rules) -> Result<Approved, Vec<Refusal>> {
     let lifted_by = |refusal: &Refusal| match refusal.lifted_by() {
         Some(Lift::Force) => rules.force,
         Some(Lift::Unmount) => rules.unmount,
+        Some(Lift::Freeze) => rules.freeze,
         None => false,
     };
     let (lifted, stay): (Vec<_>, Vec<_>) = found.into_iter().partition(lifted_by);
@@ -128,8 +146,15 @@ fn refusals(facts: &Facts, rules: &Rules) -> Vec<Refusal> {
     if facts.size == 0 {
         found.push(Refusal::NoMedium);
     }
-    if rules.purpose == Purpose::ReadOnly {
-        return found;
+    match rules.purpose {
+        Purpose::ReadOnly => return found,
+        Purpose::Copy => {
+            let system = facts.system.is_some();
+            let in_use = |used| Refusal::SourceInUse { used, system };
+            found.extend(facts.uses.iter().cloned().map(in_use));
+            return found;
+        }
+        Purpose::Write | Purpose::Discard => {}
     }
     found.extend(facts.system.clone().map(|why| Refusal::SystemDisk { why }));
     found.extend(facts.partition_of.clone().map(|disk| Refusal::PartitionInsteadOfDisk { disk }));

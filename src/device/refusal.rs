@@ -31,6 +31,13 @@ pub enum Refusal {
     },
     /// Somebody uses it.
     Busy(Use),
+    /// It is to be copied, and somebody may change it meanwhile.
+    SourceInUse {
+        /// Who uses it.
+        used: Use,
+        /// Whether the running system needs it.
+        system: bool,
+    },
     /// The image does not fit.
     TooSmall {
         /// Bytes of the image.
@@ -73,6 +80,8 @@ pub enum Lift {
     Force,
     /// `--unmount`.
     Unmount,
+    /// `--freeze`.
+    Freeze,
 }
 
 impl Refusal {
@@ -86,6 +95,8 @@ impl Refusal {
             Self::Busy(Use { by: User::Mount { .. }, .. }) => "mounted",
             Self::Busy(Use { by: User::Swap, .. }) => "swap",
             Self::Busy(_) => "held",
+            Self::SourceInUse { used: Use { by: User::Mount { .. }, .. }, .. } => "source-mounted",
+            Self::SourceInUse { .. } => "source-in-use",
             Self::TooSmall { .. } => "too-small",
             Self::SourceOnTarget { .. } => "source-on-target",
             Self::Optical => "optical",
@@ -100,11 +111,15 @@ impl Refusal {
         match self {
             Self::FixedInternalDisk { .. } | Self::Virtual { .. } => Some(Lift::Force),
             Self::Busy(Use { by: User::Mount { .. }, .. }) => Some(Lift::Unmount),
+            Self::SourceInUse { used: Use { by: User::Mount { .. }, .. }, system: false } => {
+                Some(Lift::Freeze)
+            }
             Self::PartitionInsteadOfDisk { .. }
             | Self::NoMedium
             | Self::ReadOnly { .. }
             | Self::SystemDisk { .. }
             | Self::Busy(_)
+            | Self::SourceInUse { .. }
             | Self::TooSmall { .. }
             | Self::SourceOnTarget { .. }
             | Self::Optical
@@ -138,7 +153,16 @@ impl Refusal {
                 "choose another device (`mediawriter devices` lists them); no option lifts this"
                     .to_owned()
             }
-            Self::Busy(used) => return release(used),
+            Self::Busy(used) => return release(used, ", or give --unmount"),
+            Self::SourceInUse { system: true, .. } => {
+                "start another system (a live one from a stick) and copy it there".to_owned()
+            }
+            Self::SourceInUse { used, .. } => {
+                return release(
+                    used,
+                    ", or give --freeze to hold up whoever writes while it is read",
+                );
+            }
             Self::TooSmall { .. } => "use a larger device".to_owned(),
             Self::SourceOnTarget { .. } => "copy the source to another disk first".to_owned(),
             Self::Optical => "optical discs are burnt by other programs, e.g. xorriso".to_owned(),
@@ -165,6 +189,9 @@ impl fmt::Display for Refusal {
                 write!(f, "the running system needs it: it {}", printable(why))
             }
             Self::Busy(used) => f.write_str(&describe(used)),
+            Self::SourceInUse { used, .. } => {
+                write!(f, "it may change while it is copied: {}", describe(used))
+            }
             Self::TooSmall { needs, has } => {
                 write!(
                     f,
@@ -219,11 +246,11 @@ pub fn describe(used: &Use) -> String {
 }
 
 /// The command that releases it; `None` where the system would not survive it.
-fn release(used: &Use) -> Option<String> {
+fn release(used: &Use, or: &str) -> Option<String> {
     let word = |text: &str| shell_word(text);
     Some(match &used.by {
         User::Mount { at } if at == Path::new("/") => return None,
-        User::Mount { at } => format!("umount {}, or give --unmount", word(&at.to_string_lossy())),
+        User::Mount { at } => format!("umount {}{or}", word(&at.to_string_lossy())),
         User::Swap => format!("swapoff {}", word(&used.device.to_string_lossy())),
         User::Crypt { name } => format!("cryptsetup close {}", word(name)),
         User::Lvm { name } => match volume_group(name) {

@@ -32,6 +32,7 @@ mod produce;
 pub mod readback;
 pub mod repair;
 mod salvage;
+pub mod save;
 pub mod verify;
 mod write;
 mod zeros;

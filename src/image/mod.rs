@@ -33,7 +33,9 @@ mod windows;
 use std::io;
 
 pub use boot::{Boot, BootVerdict};
-pub use fs::{FatGeometry, FatWidth, Filesystem, FsKind, Zone, ZoneKind};
+pub use fs::{
+    FatGeometry, FatWidth, FileAt, Filesystem, FsKind, Placed, Zone, ZoneKind, file_at, used,
+};
 pub use kind::{Advice, Archive, Codec, ImageKind, VirtualDisk};
 pub use live::{LiveLayout, live_layout};
 pub use note::{Degree, Note, SectorConflict, TINY_BYTES, sector_size_conflict};
@@ -45,6 +47,7 @@ pub use table::{Health, Partition, PartitionType, Scheme, Table};
 
 pub(crate) use fs::iso::{Folder as IsoFolder, IsoVolume};
 pub(crate) use read::View;
+pub(crate) use table::guid_text;
 
 /// How much of the start is looked at for containers and text.
 const HEAD: usize = 64 << 10;

@@ -51,7 +51,10 @@ pub struct Relay {
     limits: Limits,
     clock: SystemClock,
     state: Mutex<State>,
-    changed: Condvar,
+    /// A block came, or the end: followers wait for it.
+    came: Condvar,
+    /// A follower took a block or left: the reader waits for it.
+    taken: Condvar,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +119,11 @@ impl State {
     }
 }
 
+/// Waits for a change, or for a tick.
+fn wait<'a>(change: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    change.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
+}
+
 /// What a follower is given.
 enum Given {
     Block(Arc<Vec<u8>>),
@@ -162,7 +170,8 @@ impl Relay {
                 digests: None,
                 spare: Vec::new(),
             }),
-            changed: Condvar::new(),
+            came: Condvar::new(),
+            taken: Condvar::new(),
         });
         (0..followers).map(|seat| Follower { relay: Arc::clone(&relay), seat }).collect()
     }
@@ -175,17 +184,13 @@ impl Relay {
                 (Some(Err(error)), _) => return Err(error.again()),
                 (Some(Ok(())), Some(digests)) => return Ok(Some(digests.clone())),
                 _ if stopped() => return Ok(None),
-                _ => state = self.wait(state),
+                _ => state = wait(&self.came, state),
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn begin(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
@@ -198,7 +203,7 @@ impl Relay {
                     Err(Error::new(Kind::Internal, "the thread that reads the image panicked"))
                 });
                 relay.lock().end = Some(done);
-                relay.changed.notify_all();
+                relay.came.notify_all();
             })?;
         }
         Ok(())
@@ -240,7 +245,7 @@ impl Relay {
     fn publish(&self, block: Vec<u8>) -> bool {
         let mut state = self.lock();
         state.blocks.push_back(Arc::new(block));
-        self.changed.notify_all();
+        self.came.notify_all();
         loop {
             state.drop_taken();
             if state.followers.iter().all(|seat| *seat == Seat::Gone) {
@@ -253,7 +258,7 @@ impl Relay {
             let held_up = state.along().any(|(at, waits)| waits && at == next);
             let since = self.clock.now();
             if !(held_up && self.inner.info().restartable) {
-                state = self.wait(state);
+                state = wait(&self.taken, state);
                 continue;
             }
             let mut let_go = false;
@@ -266,10 +271,9 @@ impl Relay {
                 }
             }
             if let_go {
-                self.changed.notify_all();
                 continue;
             }
-            state = self.wait(state);
+            state = wait(&self.taken, state);
             let waited = self.clock.now().saturating_sub(since);
             for seat in &mut state.followers {
                 if let Seat::Along { next, owes, .. } = seat
@@ -295,16 +299,13 @@ impl Relay {
             let (next, waits) = (next + u64::from(block.is_some()), block.is_none());
             state.followers[seat] = Seat::Along { next, waits, owes };
             if let Some(block) = block {
-                self.changed.notify_all();
+                self.taken.notify_all();
                 return Ok(Given::Block(block));
             }
             match &state.end {
                 Some(Ok(())) => return Ok(Given::End),
                 Some(Err(error)) => return Err(io::Error::other(error.again())),
-                None if patient => {
-                    self.changed.notify_all();
-                    state = self.wait(state);
-                }
+                None if patient => state = wait(&self.came, state),
                 None => {}
             }
         }
@@ -319,7 +320,7 @@ impl Relay {
             Some(seat) => *seat = to,
         }
         drop(state);
-        self.changed.notify_all();
+        self.taken.notify_all();
     }
 
     /// The image from this byte on, for a follower that reads by itself.

@@ -16,6 +16,8 @@ mod raw {
     nix::ioctl_write_ptr_bad!(blkdiscard, 0x1277, [u64; 2]);
     nix::ioctl_write_ptr_bad!(blksecdiscard, 0x127d, [u64; 2]);
     nix::ioctl_write_ptr_bad!(blkzeroout, 0x127f, [u64; 2]);
+    nix::ioctl_readwrite!(fifreeze, b'X', 119, libc::c_int);
+    nix::ioctl_readwrite!(fithaw, b'X', 120, libc::c_int);
     nix::ioctl_readwrite!(fitrim, b'X', 121, super::FsTrimRange);
     nix::ioctl_none_bad!(cdromeject, 0x5309);
 }
@@ -115,6 +117,22 @@ pub fn trim_filesystem(fd: impl AsFd) -> io::Result<u64> {
     // SAFETY: the kernel reads and writes one fstrim_range; `range` has its layout (repr(C)).
     done(unsafe { raw::fitrim(fd.as_fd().as_raw_fd(), &raw mut range) })?;
     Ok(range.len)
+}
+
+/// Writes out the mounted filesystem that `fd` lies on, and holds up whoever writes to it until
+/// [`thaw_filesystem`] (FIFREEZE; fs/ioctl.c, `ioctl_fsfreeze`). EOPNOTSUPP where the filesystem has
+/// no such thing (FAT), EBUSY where it is frozen already.
+pub fn freeze_filesystem(fd: impl AsFd) -> io::Result<()> {
+    let mut unused = 0;
+    // SAFETY: the descriptor is open for the whole call; the kernel does not look at the argument.
+    done(unsafe { raw::fifreeze(fd.as_fd().as_raw_fd(), &raw mut unused) })
+}
+
+/// Lets the writers of a frozen filesystem go on (FITHAW). EINVAL where it is not frozen.
+pub fn thaw_filesystem(fd: impl AsFd) -> io::Result<()> {
+    let mut unused = 0;
+    // SAFETY: as for `freeze_filesystem`.
+    done(unsafe { raw::fithaw(fd.as_fd().as_raw_fd(), &raw mut unused) })
 }
 
 /// START STOP UNIT with LoEj through CDROMEJECT, which sd accepts too (drivers/scsi/scsi_ioctl.c).

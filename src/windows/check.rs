@@ -4,7 +4,7 @@
 //! Owns: the comparison, and which additional files are those that operating systems make. The
 //! bytes that were to be there come from the composed image. Must not write.
 
-mod volume;
+pub(super) mod volume;
 
 use std::collections::HashMap;
 use std::io;

@@ -15,6 +15,7 @@ pub mod check;
 pub mod compose;
 pub mod composed;
 pub mod fat32;
+pub mod installs;
 pub mod ntfs;
 pub mod placed;
 pub mod stamp;

@@ -232,6 +232,19 @@ pub struct Edition {
     pub languages: Vec<String>,
 }
 
+impl fmt::Display for Edition {
+    /// `  1  Windows 11 Pro: build 26200, x64, en-US`; nothing that steers a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, name, build, arch, languages } = self;
+        let build = if build.is_empty() { String::new() } else { format!("build {build}") };
+        let parts = [build, arch.clone(), languages.join(", ")];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let colon = if parts.is_empty() { "" } else { ": " };
+        let text = format!("{name}{colon}{}", parts.join(", "));
+        write!(f, "{index:>3}  {}", printable(&text))
+    }
+}
+
 /// The editions that the XML names.
 pub fn editions(xml: &[u8]) -> Result<Vec<Edition>, Refusal> {
     let (pairs, rest) = xml.as_chunks::<2>();

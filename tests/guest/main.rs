@@ -19,6 +19,7 @@
 #[path = "../common/lab.rs"]
 mod lab;
 
+mod clone;
 mod discard;
 mod holders;
 mod live;

@@ -382,12 +382,12 @@ pub(super) fn keep<T>(image: &Image, done: Result<T>, say: impl FnOnce(String)) 
 }
 
 /// The mapped stretches, for the record.
-fn spans(ranges: &[Mapped]) -> Vec<Span> {
+pub(in crate::cli) fn spans(ranges: &[Mapped]) -> Vec<Span> {
     let span = |range: &Range<u64>| Span { offset: range.start, len: range.end - range.start };
     ranges.iter().map(|range| span(&range.bytes)).collect()
 }
 
-fn plan_word(discard: DiscardMode) -> &'static str {
+pub(in crate::cli) fn plan_word(discard: DiscardMode) -> &'static str {
     match discard {
         DiscardMode::Auto(_) => "auto",
         DiscardMode::Always => "always",
@@ -396,7 +396,7 @@ fn plan_word(discard: DiscardMode) -> &'static str {
 }
 
 /// The kernel reads the partition table again, only now that nothing is left to be read back.
-fn see_partitions(device: &dyn BlockDevice, session: &Session) {
+pub(in crate::cli) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     let mut answer = device.reread_partitions();
     for _ in 0..10 {
         // A desktop that tries to mount the old partitions holds them for a moment.
@@ -419,7 +419,7 @@ fn see_partitions(device: &dyn BlockDevice, session: &Session) {
     }
 }
 
-fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
+pub(in crate::cli) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
     match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
         Ok(what) => session.cx.events.note("ejected", what),
         Err(e) => session.cx.events.warn(

@@ -29,6 +29,7 @@ pub(crate) mod matching;
 mod station;
 
 use job::Job;
+pub(super) use job::{eject, plan_word, see_partitions, spans};
 
 pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output = args.output.clone();

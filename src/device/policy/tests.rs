@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Identity, Link, Purpose, Refusal, Rules, SourceAt, approve, same};
-use crate::device::facts::{Bus, Facts};
+use crate::device::facts::{Bus, Facts, User};
 use crate::device::probe::fixture::{Fixture, SATA, UsbStick};
 
 /// A system, the target in it, and the rules that must refuse it: without flags, with `--force`,
@@ -288,6 +288,41 @@ fn reading_is_refused_for_nothing_but_a_missing_medium() {
 }
 
 #[test]
+fn what_is_copied_must_not_change_and_a_freeze_lifts_mounts_that_the_system_can_do_without() {
+    let copy = |freeze| Rules { purpose: Purpose::Copy, freeze, ..Rules::default() };
+    let mut seen = Vec::new();
+    for Case { name, fixture, target, .. } in cases() {
+        let facts = fixture.system().facts(Path::new(target)).unwrap();
+        let mounts = |used: &&Use| matches!(used.by, User::Mount { .. });
+        let mounted = facts.uses.iter().filter(mounts).count();
+        for freeze in [false, true] {
+            let found = approve(facts.clone(), &copy(freeze));
+            let lifted = freeze && facts.system.is_none();
+            let stay = facts.uses.len() - if lifted { mounted } else { 0 };
+            let stay = stay + usize::from(facts.size == 0);
+            match found {
+                Ok(approved) => {
+                    assert_eq!(stay, 0, "{name}");
+                    assert_eq!(approved.to_freeze().len(), mounted, "{name}");
+                    assert_eq!(approved.to_unmount(), [] as [&Path; 0], "{name}");
+                }
+                Err(refusals) => {
+                    assert_eq!(refusals.len(), stay, "{name}: {refusals:?}");
+                    seen.extend(refusals.iter().map(|r| (r.rule(), r.lifted_by())));
+                }
+            }
+        }
+    }
+    for wanted in [
+        ("source-mounted", Some(super::Lift::Freeze)),
+        ("source-mounted", None),
+        ("source-in-use", None),
+    ] {
+        assert!(seen.contains(&wanted), "{wanted:?} in {seen:?}");
+    }
+}
+
+#[test]
 fn what_was_lifted_is_kept_and_mounts_come_in_the_order_to_release_them() {
     let facts = mounted_internal().system().facts(Path::new("/dev/sda")).unwrap();
     let rules = Rules { force: true, unmount: true, ..Rules::default() };
@@ -404,7 +439,8 @@ fn each_change_of_identity_is_named() {
 fn the_table_of_rules_lists_every_rule_and_what_lifts_it() {
     let table: Vec<&str> =
         include_str!("../policy.rs").lines().filter(|line| line.starts_with("//! | `")).collect();
-    let mut seen: Vec<&str> = vec!["too-small", "source-on-target", "changed"];
+    let mut seen: Vec<&str> =
+        vec!["too-small", "source-on-target", "source-mounted", "source-in-use", "changed"];
     for Case { fixture, target, .. } in cases() {
         let facts = fixture.system().facts(Path::new(target)).unwrap();
         for refusal in approve(facts, &Rules::default()).err().unwrap_or_default() {
@@ -412,6 +448,7 @@ fn the_table_of_rules_lists_every_rule_and_what_lifts_it() {
             let lifted = match refusal.lifted_by() {
                 Some(super::Lift::Force) => "| `--force` |",
                 Some(super::Lift::Unmount) => "| `--unmount` |",
+                Some(super::Lift::Freeze) => "| `--freeze`",
                 None => "| nothing",
             };
             assert!(row.unwrap().contains(lifted), "{row:?}");

@@ -149,6 +149,7 @@ impl Snapshot<'_> {
         let disk = Disk::at(&self.graph.nodes[whole].dir);
         let udev = self.udev(at);
         Facts {
+            windows: Vec::new(),
             path: node.path.clone(),
             name: node.name.clone(),
             rdev: node.rdev,

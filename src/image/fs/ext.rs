@@ -18,19 +18,19 @@ const SUPERBLOCK: u64 = 1024;
 /// Groups looked at for copies and inode tables: 512 GiB with 4 KiB blocks.
 const GROUP_LIMIT: u64 = 4096;
 
-struct Superblock<'a> {
-    raw: &'a [u8],
-    block: u64,
-    first: u64,
-    per_group: u64,
-    blocks: u64,
+pub(super) struct Superblock<'a> {
+    pub(super) raw: &'a [u8],
+    pub(super) block: u64,
+    pub(super) first: u64,
+    pub(super) per_group: u64,
+    pub(super) blocks: u64,
     compat: u32,
-    incompat: u32,
-    ro_compat: u32,
+    pub(super) incompat: u32,
+    pub(super) ro_compat: u32,
 }
 
 impl<'a> Superblock<'a> {
-    fn parse(raw: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(raw: &'a [u8]) -> Option<Self> {
         if !has(raw, 0x38, &[0x53, 0xEF]) {
             return None;
         }
@@ -66,12 +66,12 @@ impl<'a> Superblock<'a> {
         }
     }
 
-    fn groups(&self) -> u64 {
+    pub(super) fn groups(&self) -> u64 {
         (self.blocks - self.first).div_ceil(self.per_group)
     }
 
     /// Whether group `group` starts with a copy of the superblock.
-    fn has_copy(&self, group: u64) -> bool {
+    pub(super) fn has_copy(&self, group: u64) -> bool {
         if self.compat & 0x200 != 0 {
             let chosen = [le32(self.raw, 0x24C), le32(self.raw, 0x250)];
             return chosen.iter().flatten().any(|&g| u64::from(g) == group);
@@ -86,18 +86,25 @@ impl<'a> Superblock<'a> {
         self.ro_compat & 0x1 == 0 || power_of(3) || power_of(5) || power_of(7)
     }
 
-    fn descriptor_size(&self) -> u64 {
+    pub(super) fn descriptor_size(&self) -> u64 {
         let wide = self.incompat & 0x80 != 0;
         let stated = u64::from(le16(self.raw, 0xFE).unwrap_or(0));
         if wide { stated.clamp(64, 1024) } else { 32 }
     }
 
-    fn inode_table_len(&self) -> u64 {
-        let size = match le32(self.raw, 0x4C) {
+    pub(super) fn inode_size(&self) -> u64 {
+        match le32(self.raw, 0x4C) {
             Some(1..) => u64::from(le16(self.raw, 0x58).unwrap_or(128)),
             _ => 128,
-        };
-        u64::from(le32(self.raw, 0x28).unwrap_or(0)) * size
+        }
+    }
+
+    pub(super) fn inodes_per_group(&self) -> u64 {
+        u64::from(le32(self.raw, 0x28).unwrap_or(0))
+    }
+
+    fn inode_table_len(&self) -> u64 {
+        self.inodes_per_group() * self.inode_size()
     }
 }
 

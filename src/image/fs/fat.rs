@@ -197,6 +197,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) short: String,
     pub(crate) cluster: u32,
+    /// Bytes of a file; 0 for a directory.
+    pub(crate) len: u32,
     pub(crate) directory: bool,
 }
 
@@ -226,9 +228,9 @@ pub(crate) struct Volume<'a> {
 }
 
 impl Volume<'_> {
-    /// Extents of a directory, bounded by the longest directory that FAT allows; a chain that
-    /// loops runs into the same bound.
-    fn extents(&self, directory: Directory) -> io::Result<(Vec<Range<u64>>, bool)> {
+    /// Extents of a directory or file, bounded by the longest directory that FAT allows; a chain
+    /// that loops runs into the same bound.
+    pub(crate) fn extents(&self, directory: Directory) -> io::Result<(Vec<Range<u64>>, bool)> {
         let g = self.geometry;
         let first = match directory {
             Directory::Root if g.root_size > 0 => {
@@ -318,6 +320,7 @@ impl Names {
                 name: long.unwrap_or_else(|| short.clone()),
                 short,
                 cluster: high << 16 | low,
+                len: u32::from_le_bytes([raw[28], raw[29], raw[30], raw[31]]),
                 directory: attributes & 0x10 != 0,
             });
         }

@@ -7,19 +7,24 @@
 
 mod exfat;
 mod ext;
+mod ext_file;
 mod ext_journal;
 pub(crate) mod fat;
+mod file;
 pub(crate) mod iso;
 pub(crate) mod member;
 mod ntfs;
 mod simple;
 pub(crate) mod udf;
+mod used;
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 
 pub use fat::{FatGeometry, FatWidth};
+pub use file::{FileAt, Placed, file_at};
+pub use used::used;
 
 use super::read::View;
 
@@ -109,6 +114,12 @@ impl FsKind {
     #[must_use]
     pub fn is_fat(self) -> bool {
         matches!(self, Self::Fat12 | Self::Fat16 | Self::Fat32)
+    }
+
+    /// ext2, ext3 or ext4.
+    #[must_use]
+    pub fn is_ext(self) -> bool {
+        matches!(self, Self::Ext2 | Self::Ext3 | Self::Ext4)
     }
 
     /// No filesystem of its own: swap, or a part of something bigger.

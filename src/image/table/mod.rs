@@ -7,6 +7,8 @@ pub(crate) mod gpt;
 pub(crate) mod mbr;
 mod types;
 
+pub(crate) use types::guid_text;
+
 use std::io;
 use std::ops::Range;
 

@@ -37,7 +37,7 @@ const GUIDS: &[(&str, &str)] = &[
 ];
 
 /// Text of a GUID in its mixed-endian on-disk order.
-pub(super) fn guid_text(raw: &[u8; 16]) -> String {
+pub(crate) fn guid_text(raw: &[u8; 16]) -> String {
     let reversed = |range: std::ops::Range<usize>| {
         let mut part = raw[range].to_vec();
         part.reverse();

@@ -129,6 +129,7 @@ pub fn detail(facts: &Facts, verdict: &Verdict) -> String {
         block.line("content", &content(Some(kind), label.as_ref()));
     }
     block.lines("partitions", facts.partitions.iter().map(partition));
+    block.lines("installs", facts.windows.iter().map(|edition| printable(edition)));
     // The verdict has listed them already, with what to do, unless it had a graver reason.
     if verdict.is_system() {
         let used = facts.uses.iter().map(describe);

@@ -42,6 +42,8 @@ struct Device<'a> {
     discard: Discard<'a>,
     content: Option<Content<'a>>,
     partitions: Vec<Partition<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    installs: &'a [String],
     mounts: Vec<String>,
     holders: Vec<String>,
     uses: &'a [Use],
@@ -140,6 +142,7 @@ fn device(facts: &Facts) -> Device<'_> {
         },
         content: facts.content.as_ref().map(|(fs_type, label)| Content { fs_type, label }),
         partitions: facts.partitions.iter().map(partition).collect(),
+        installs: &facts.windows,
         mounts: mounts(facts),
         holders: holders(facts),
         uses: &facts.uses,

@@ -133,6 +133,20 @@ impl<'a> Volume<'a> {
         (out, damage)
     }
 
+    /// The file or folder at a path; names are the same in capitals.
+    pub fn find(&self, path: &[&str]) -> Option<Found> {
+        let (last, folders) = path.split_last()?;
+        let entry = |folder: u32, name: &str| {
+            let same = |found: &Found| found.path.eq_ignore_ascii_case(name);
+            entries(&self.folder(folder).ok()?).into_iter().find(same)
+        };
+        let mut at = self.root;
+        for name in folders {
+            at = entry(at, name).filter(|found| found.folder)?.first;
+        }
+        entry(at, last)
+    }
+
     /// The bytes of a folder, up to the end of its chain.
     fn folder(&self, first: u32) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
