@@ -339,7 +339,7 @@ struct Patched<'a> {
 
 impl ReadAt for Patched<'_> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
-        let n = mediawriter::image::Bytes(self.medium).read_at(offset, buf)?;
+        let n = Bytes(self.medium).read_at(offset, buf)?;
         let offset = usize::try_from(offset).unwrap();
         if let Some(place) = self.at.checked_sub(offset).and_then(|at| buf[..n].get_mut(at)) {
             *place = self.byte;
