@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn stretches_end_at_multiples_and_with_their_range() {
         let (a, s) = (4096, STRETCH);
-        assert_eq!(cut(&(0..a)), [0..a]);
+        assert_eq!(cut(&(0..a)).as_slice(), std::slice::from_ref(&(0..a)));
         assert_eq!(cut(&(a..2 * s + a)), [a..s, s..2 * s, 2 * s..2 * s + a]);
-        assert_eq!(cut(&(s..2 * s)), [s..2 * s]);
+        assert_eq!(cut(&(s..2 * s)).as_slice(), std::slice::from_ref(&(s..2 * s)));
         assert_eq!(cut(&(5..5)), []);
     }
 

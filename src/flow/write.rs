@@ -111,14 +111,12 @@ enum Hashing<'a> {
 
 impl<'a> Hashing<'a> {
     fn new(source: &'a dyn Source, whole: bool, block: usize) -> Self {
-        match source.hashed_by() {
-            Some(relay) => Self::Elsewhere(relay),
-            None => {
-                let hasher = ImageHasher::new(source.mapped(), whole);
-                let digests = Box::new((hasher, Recorder::new(block as u64)));
-                Self::Here { name: &source.info().name, digests }
-            }
+        if let Some(relay) = source.hashed_by() {
+            return Self::Elsewhere(relay);
         }
+        let hasher = ImageHasher::new(source.mapped(), whole);
+        let digests = Box::new((hasher, Recorder::new(block as u64)));
+        Self::Here { name: &source.info().name, digests }
     }
 
     /// The next block of the image; an error when it is known to be wrong.

@@ -314,7 +314,7 @@ mod tests {
             .collect::<Vec<_>>()
             .split_last()
             .map_or_else(Default::default, |(last, lines)| {
-                (last.to_string(), lines.iter().map(|l| l.to_string()).collect())
+                (last.to_string(), lines.iter().map(ToString::to_string).collect())
             });
         let lines: Vec<String> = lines;
         assert_eq!(last, "all are through");

@@ -73,7 +73,7 @@ fn records(out: &Path) -> Vec<(String, RunRecord)> {
     let files = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
     let records = files.filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.starts_with("run-") && name.ends_with(".json")
+        name.starts_with("run-")
     });
     records
         .map(|path| {
