@@ -218,7 +218,7 @@ impl Read for Reader {
             if !self.held.contains(&self.at) {
                 self.load(until)?;
             }
-            let len = room(self.held.end);
+            let len = room(self.held.end.min(until));
             let from = usize::try_from(self.at - self.held.start).map_err(io::Error::other)?;
             buf[..len].copy_from_slice(&self.piece[from..from + len]);
             len
