@@ -1,3 +1,5 @@
+//! One reader for several targets: every byte once, whoever is slow, leaves or fails.
+
 use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
