@@ -11,7 +11,12 @@ use crate::ui;
 pub fn script(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "mediawriter", &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    let text = String::from_utf8_lossy(&text).into_owned();
+    match shell {
+        // Behind `*::` zsh knows no options any more, behind `*:` it does (zshcompsys, _arguments).
+        Shell::Zsh => text.replace("\n'*::", "\n'*:"),
+        _ => text,
+    }
 }
 
 pub(super) fn run(shell: ShellWord) {
