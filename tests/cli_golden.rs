@@ -236,7 +236,7 @@ fn usage_errors_are_answered_before_anything_is_looked_at() {
         &[],
         &["flash"],
         &["nonsense"],
-        &["flash", "a", "b", "c"],
+        &["verify", "a", "b", "c"],
         &["flash", "a", "b", "--discard", "sometimes"],
         &["flash", "a", "b", "--sha256", "xyz"],
         &["flash", "a", "b", "--queue-depth", "0"],

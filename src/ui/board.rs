@@ -193,12 +193,14 @@ impl Board {
         self.draw(number);
     }
 
-    /// Leaves the lines as they are.
+    /// Leaves the lines as they are, and what follows below them.
     pub fn close(&self) {
-        for row in &self.lock().rows {
-            if let Some(bar) = &row.bar {
-                bar.abandon();
-            }
+        let mut shared = self.lock();
+        for bar in shared.rows.iter().filter_map(|row| row.bar.as_ref()) {
+            bar.abandon();
+        }
+        if self.bars.is_some() && !shared.rows.is_empty() {
+            shared.sink.put("\n");
         }
     }
 }
