@@ -252,6 +252,8 @@ pub struct Outcome {
     pub phases: Vec<PhaseTotals>,
     /// Its exit code.
     pub exit_code: u8,
+    /// Whether it was read back and matched.
+    pub verified: bool,
 }
 
 /// The table of several targets: how fast, how long, how it ended.
@@ -268,9 +270,10 @@ pub fn table(outcomes: &[Outcome]) -> String {
             rate(&[Phase::Write, Phase::Update]),
             rate(&[Phase::Verify]),
             spoken(time),
-            match outcome.exit_code {
-                0 => "done".to_owned(),
-                code => format!("FAILED (exit code {code})"),
+            match (outcome.exit_code, outcome.verified) {
+                (0, true) => "done".to_owned(),
+                (0, false) => "written, not verified".to_owned(),
+                (code, _) => format!("FAILED (exit code {code})"),
             },
         ]
     });
@@ -363,13 +366,21 @@ mod tests {
                     totals(Phase::Verify, 300_000_000, 3),
                 ],
                 exit_code: 0,
+                verified: true,
             },
-            Outcome { name: "/dev/sd\u{7}".to_owned(), phases: vec![], exit_code: 5 },
+            Outcome {
+                name: "/dev/sd\u{7}".to_owned(),
+                phases: vec![],
+                exit_code: 5,
+                verified: false,
+            },
+            Outcome { name: "x".to_owned(), phases: vec![], exit_code: 0, verified: false },
         ];
         let lines = [
             "target            write      verify    time  result",
             "/dev/sdb      30.0 MB/s  100.0 MB/s  13.0 s  done",
             "/dev/sd\\u{7}          -           -  0.00 s  FAILED (exit code 5)",
+            "x                     -           -  0.00 s  written, not verified",
         ];
         assert_eq!(table(&outcomes).lines().collect::<Vec<_>>(), lines);
     }

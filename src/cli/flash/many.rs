@@ -19,7 +19,7 @@ use crate::cli::open::{Target, ask_for};
 use crate::cli::session::{Among, Closed, Held, Session, ending, notify_of};
 use crate::cli::source::Image;
 use crate::error::{Error, Kind, Result};
-use crate::event::{Ending, Event, Observer as _};
+use crate::event::{Ending, Event, Observer as _, Verdict};
 use crate::host::signals;
 use crate::image::Advice;
 use crate::source::relay::Relay;
@@ -280,6 +280,11 @@ impl End {
         Error::new(self.kind.unwrap_or(Kind::Internal), self.ending.message.clone())
     }
 
+    fn is_verified(&self) -> bool {
+        let verdict = self.closed.as_ref().and_then(|end| end.record.media_verdict.as_ref());
+        verdict.is_some_and(Verdict::is_match)
+    }
+
     fn outcome(&self) -> Outcome {
         let record = self.closed.as_ref().map(|closed| &closed.record);
         let phases = record.iter().flat_map(|record| &record.phases);
@@ -287,6 +292,7 @@ impl End {
             name: self.name.clone(),
             phases: phases.map(|phase| phase.totals).collect(),
             exit_code: self.ending.exit_code,
+            verified: self.is_verified(),
         }
     }
 
@@ -306,7 +312,10 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
     let failed: Vec<&End> = ends.iter().filter(|end| end.kind.is_some()).collect();
     let total = ends.len();
     let sentence = match failed.len() {
-        0 => Ok(format!("all {total} targets written, flushed and read back")),
+        0 if ends.iter().all(End::is_verified) => {
+            Ok(format!("all {total} targets hold the image: every byte matches"))
+        }
+        0 => Ok(format!("all {total} targets written and flushed, not all verified")),
         some => Err(Error::new(
             code_of(&failed),
             format!("{some} of {total} targets failed; {} are done", total - some),
