@@ -10,7 +10,7 @@ use crate::digest::chunks::{Builder, ChunkMap};
 use crate::error::{Error, Result};
 use crate::event::Consumed;
 use crate::meter::Meter;
-use crate::source::{Progress, Source, read_failed};
+use crate::source::{Progress, Source, fill, read_failed};
 
 /// Half of the level-2 cache of a common core.
 const BITE: usize = 256 << 10;
@@ -94,25 +94,11 @@ fn take_in(
 ) -> io::Result<usize> {
     let mut done = 0;
     for bite in buf.chunks_mut(BITE) {
-        let len = fill(reader, bite, crew)?;
+        let len = fill(reader, bite, &|| crew.stopped())?;
         map.push(&bite[..len]);
         done += len;
         if len < bite.len() {
             break;
-        }
-    }
-    Ok(done)
-}
-
-/// Fills the buffer unless the source ends first or everybody stops.
-fn fill(reader: &mut dyn Read, buf: &mut [u8], crew: &Crew<'_>) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buf.len() && !crew.stopped() {
-        match reader.read(&mut buf[done..]) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
         }
     }
     Ok(done)

@@ -22,10 +22,10 @@ use crate::digest::{FileRead, Hasher, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Phase, Verdict};
 use crate::meter::{Meter, while_ticking};
-use crate::source::Source;
 use crate::source::bmap::{self, MappedSource};
 use crate::source::file::FileSource;
 use crate::source::packed::{Options, Packed};
+use crate::source::{Source, fill};
 use crate::text::printable_path;
 
 /// Bytes of a buffer.
@@ -100,15 +100,8 @@ fn produce(
     loop {
         let mut buf = spare.try_recv().unwrap_or_default();
         buf.resize(PIECE, 0);
-        let mut done = 0;
-        while done < buf.len() && !crew.stopped() {
-            match reader.read(&mut buf[done..]) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_read(e, name)),
-            }
-        }
+        let done = fill(&mut *reader, &mut buf, &|| crew.stopped())
+            .map_err(|e| Error::from_read(e, name))?;
         buf.truncate(done);
         if crew.stopped() || done == 0 || out.send(buf).is_err() {
             return Ok(());

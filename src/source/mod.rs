@@ -94,6 +94,24 @@ pub trait Source: Send + Sync + fmt::Debug {
     }
 }
 
+/// Fills the buffer unless the source ends first or everybody stops.
+pub(crate) fn fill(
+    reader: &mut dyn Read,
+    buf: &mut [u8],
+    stopped: &dyn Fn() -> bool,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() && !stopped() {
+        match reader.read(&mut buf[done..]) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
 /// What it means that reading the image failed at this offset.
 pub(crate) fn read_failed(name: &str, error: io::Error, offset: u64, len: u64) -> Error {
     match error.downcast::<Error>() {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Progress, Source, SourceInfo, bmap, read_failed};
+use super::{Progress, Source, SourceInfo, bmap, fill, read_failed};
 use crate::digest::FileRead;
 use crate::digest::prefixes::{Prefixes, Recorder};
 use crate::digest::ranges::{ImageDigest, ImageHasher, Mapped};
@@ -219,7 +219,7 @@ impl Relay {
         loop {
             let mut block = self.lock().spare.pop().unwrap_or_default();
             block.resize(self.block, 0);
-            let len = fill(&mut *reader, &mut block)
+            let len = fill(&mut *reader, &mut block, &|| false)
                 .map_err(|e| read_failed(name, e, offset, self.block as u64))?;
             if len == 0 {
                 break;
@@ -453,20 +453,6 @@ impl Drop for Pull {
     fn drop(&mut self) {
         self.relay.leave(self.seat, Seat::Apart);
     }
-}
-
-/// Fills the buffer unless the source ends first.
-fn fill(reader: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        match reader.read(&mut buf[done..]) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }
 
 #[cfg(test)]
