@@ -8,6 +8,7 @@ use std::process::Command;
 use mediawriter::device::facts::Bus;
 use mediawriter::device::policy::{Purpose, Rules, approve};
 use mediawriter::device::probe::System;
+use mediawriter::device::storage::Id;
 
 /// A loop device over a file of its own, detached when dropped.
 struct Loop {
@@ -93,10 +94,13 @@ fn a_loop_over_a_loop_is_in_use_and_identity_goes_with_the_attachment() {
         Command::new("losetup").args(["--find", "--show"]).arg(&below.device).output().unwrap();
     let above = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let uses = system.facts(&below.device).unwrap().uses;
-    let source = system.source_at(Path::new(&above)).unwrap();
+    let source = system.storage(Path::new(&above)).unwrap();
     Command::new("losetup").args(["--detach", &above]).status().unwrap();
     assert_eq!(uses.len(), 1, "{uses:?}");
-    assert!(source.chain.iter().any(|link| link.rdev == before.rdev), "{source:?}");
+    assert!(
+        source.below.iter().any(|link| link.id == Id::Device(before.rdev.0, before.rdev.1)),
+        "{source:?}"
+    );
     assert_eq!(system.identity(before.rdev), Some(before));
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) screen: Screen,
+    /// The record is one of several under that name: it gets a number, and replaces none.
+    #[arg(skip)]
+    pub(crate) numbered: bool,
 }
 
 /// What is known of the source.
@@ -280,7 +283,7 @@ pub(crate) struct VerifyOutput {
 impl From<VerifyOutput> for Output {
     fn from(typed: VerifyOutput) -> Self {
         let VerifyOutput { log, save_record, json, quiet, screen } = typed;
-        Self { log, record: save_record, json, quiet, screen }
+        Self { log, record: save_record, json, quiet, screen, numbered: false }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::args::{Bench, EngineWord, Output, ProfileWord};
 use super::open::{Opened, Target, Wish, ask, resolve};
+use super::outputs::Outputs;
 use super::session::{Session, never_began};
 use super::usage;
 use crate::bench::profile::{Wishes, steps, will_write, written};
@@ -106,6 +107,7 @@ fn approved(args: &Bench, cancel: &CancelToken) -> Result<(Vec<Option<Target>>, 
     if args.output.log.is_some() && (args.targets.len() > 1 || args.repeat > 1) {
         return Err(usage("--log takes one run; the records of several hold the same rows"));
     }
+    outputs(args).check()?;
     let wish = wish(args);
     let mut targets = Vec::new();
     for word in &args.targets {
@@ -116,6 +118,19 @@ fn approved(args: &Bench, cancel: &CancelToken) -> Result<(Vec<Option<Target>>, 
         targets.push(Some(target));
     }
     Ok((targets, labels))
+}
+
+/// What the run makes; of several runs `--record` names a folder.
+fn outputs(args: &Bench) -> Outputs {
+    let mut output = args.output.clone();
+    if args.targets.len() > 1 || args.repeat > 1 {
+        output.record = None;
+    }
+    let outputs = Outputs::of(&output, "--record")
+        .reading("the image that is read", &args.image)
+        .reading("the trace that is replayed", &args.trace);
+    let written = profile(args).writes();
+    args.targets.iter().fold(outputs, |outputs, word| outputs.target(word, written))
 }
 
 fn wish(args: &Bench) -> Wish<'_> {
@@ -174,10 +189,8 @@ fn output(args: &Bench, target: Option<&Target>, round: u32, runs: usize) -> Res
         let name = target.map_or_else(String::new, |target| target.facts().name);
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = name.chars().take(32).map(plain).collect();
-        let path = (1..=u32::MAX)
-            .map(|n| folder.join(format!("{name}-{round}-{n}.json")))
-            .find(|path| !path.exists());
-        output.record = path;
+        output.record = Some(folder.join(format!("{name}-{round}.json")));
+        output.numbered = true;
     }
     Ok(output)
 }

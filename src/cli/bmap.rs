@@ -35,7 +35,7 @@ pub(super) fn find(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Option<B
 }
 
 /// `x.img.xz` has `x.img.bmap` or `x.img.xz.bmap` beside it (as bmaptool looks for it).
-fn beside(image: &Path) -> Option<PathBuf> {
+pub(super) fn beside(image: &Path) -> Option<PathBuf> {
     let name = image.file_name()?;
     let own = image.with_file_name([name, ".bmap".as_ref()].join("".as_ref()));
     let candidates = [own, image.with_extension("bmap")];

@@ -16,6 +16,8 @@ use super::clone_file;
 use super::flash::{eject, plan_word, see_partitions, spans};
 use super::labels;
 use super::open::{Opened, Target, Wish, ask, locate, resolve, transfer, usual_block};
+use super::outputs::Outputs;
+use super::remote::with_suffix;
 use super::rootless;
 use super::session::{Session, never_began};
 use super::usage;
@@ -29,8 +31,9 @@ use crate::device::facts::{Facts, Use};
 use crate::device::freeze::Frozen;
 use crate::device::linux::LinuxDevice;
 use crate::device::look::Look;
-use crate::device::policy::{self, Approved, Purpose, Rules, SourceAt, approve};
+use crate::device::policy::{self, Approved, Purpose, Rules, approve};
 use crate::device::probe::System;
+use crate::device::storage::Storage;
 use crate::device::target::{Kind, check_path};
 use crate::digest::ranges;
 use crate::error::{Context as _, Error, Kind as ErrorKind, Result};
@@ -97,7 +100,7 @@ pub(crate) struct CloneArgs {
 /// The source, judged and opened for reading.
 pub(super) struct Source {
     approved: Approved,
-    pub(super) at: SourceAt,
+    pub(super) at: Storage,
     pub(super) device: Arc<dyn BlockDevice>,
 }
 
@@ -125,6 +128,7 @@ fn begin(args: CloneArgs, words: &[OsString], cancel: CancelToken) -> Result<Exi
             "`mediawriter devices` lists the disks; then: mediawriter clone /dev/sdX /dev/sdY",
         ));
     };
+    outputs(&args, &word)?.check()?;
     let source = Source::open(&args, words)?;
     if is_file(&word)? {
         return clone_file::run(args, source, Path::new(&word), words, cancel);
@@ -139,6 +143,19 @@ fn begin(args: CloneArgs, words: &[OsString], cancel: CancelToken) -> Result<Exi
     }
     let (job, opened) = job.approved(words, &cancel)?;
     job.run(&opened, words, cancel)
+}
+
+/// What the run makes: into a file, that file, its part and its map.
+fn outputs(args: &CloneArgs, word: &OsStr) -> Result<Outputs> {
+    let outputs = Outputs::of(&args.output, "--record")
+        .reading("the disk that is copied", [&args.source])
+        .target(&args.source, false);
+    if !is_file(word)? {
+        return Ok(outputs.target(word, true));
+    }
+    let path = Path::new(word);
+    let (part, map) = (with_suffix(path, ".part"), clone_file::map(path));
+    Ok(outputs.whole("FILE", Some(path)).whole("FILE", Some(&part)).whole("FILE", map.as_deref()))
 }
 
 /// Whether TARGET is a file, there already or to be made.
@@ -165,7 +182,7 @@ impl Source {
             }
         }
         let approved = judge(&system, path, args.freeze)?;
-        let at = system.source_at(path)?;
+        let at = system.storage(path)?;
         let open = |path: &Path, access, flags| rootless::open(path, access, flags, words);
         let device = LinuxDevice::open_by(&approved, system, &open)?;
         Ok(Self { approved, at, device: Arc::new(device) })
@@ -211,8 +228,12 @@ impl Source {
             let absolute = std::path::absolute(path)
                 .context(|| format!("cannot resolve {}", printable_path(path)))?;
             let Some(there) = absolute.ancestors().find(|path| path.exists()) else { continue };
-            let chain = System::host().source_at(there)?.chain;
-            if chain.iter().any(|link| self.numbers().contains(&link.rdev)) {
+            if System::host()
+                .storage(there)?
+                .below
+                .iter()
+                .any(|link| self.at.itself.contains(&link.id))
+            {
                 return Err(Error::refused(format!(
                     "{} lies on the source, which is frozen while it is read: nothing could be written there",
                     printable_path(path)

@@ -77,6 +77,12 @@ pub(super) fn run(
     job.run(words, cancel)
 }
 
+/// Where the block map of a compressed file goes.
+pub(super) fn map(path: &Path) -> Option<PathBuf> {
+    let ending = path.extension()?.to_str()?;
+    ending.eq_ignore_ascii_case("zst").then(|| path.with_extension("bmap"))
+}
+
 impl Job {
     fn prepare(args: CloneArgs, source: Source, path: &Path) -> Result<Self> {
         if args.eject || args.gate.unmount || args.gate.force {
@@ -87,7 +93,7 @@ impl Job {
             return Err(usage(format!("no .{ending} file is made here"))
                 .hint("NAME.img is the image itself, NAME.img.zst a compressed one"));
         }
-        let map = (ending == "zst").then(|| path.with_extension("bmap"));
+        let map = map(path);
         for file in std::iter::once(path).chain(map.as_deref()) {
             if !args.overwrite && file.symlink_metadata().is_ok() {
                 return Err(Error::refused(format!("{} exists", printable_path(file)))

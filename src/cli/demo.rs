@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::args::Demo;
 use super::championship;
 use super::open::{Target, locate};
+use super::outputs::Outputs;
 use super::session::Session;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice as _;
@@ -41,6 +42,7 @@ pub(super) fn run(args: &Demo, words: &[OsString], cancel: CancelToken) -> Resul
         Some(path) => (path.clone(), true),
         None => (scratch(), false),
     };
+    Outputs::of(&args.output, "--record").whole("--keep", Some(&path)).check()?;
     let file = Invoker::current().create(&path, CreateMode::NewOnly)?;
     file.set_len(STICK)
         .context(|| format!("cannot make {} {} long", printable_path(&path), Bytes(STICK)))?;

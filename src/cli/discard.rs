@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::args::{Gate, Output};
 use super::open::{Opened, Target, Wish, ask, resolve};
+use super::outputs::Outputs;
 use super::session::{Session, never_began};
 use super::usage;
 use crate::cancel::CancelToken;
@@ -85,6 +86,7 @@ fn approved(
         source: None,
         measures: false,
     };
+    Outputs::of(&args.output, "--record").target(&word, true).check()?;
     let target = resolve(&word, &wish)?;
     wanted(args, target.facts().size)?;
     let switch = match &target {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::args::{Download, Output};
 use super::images::{catalogue, meant};
+use super::outputs::Outputs;
 use super::remote::{Remote, with_suffix};
 use super::session::{Session, never_began};
 use super::source::Wanted;
@@ -26,7 +27,7 @@ use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::Published;
 use crate::source::http::cache::{Cache, Entry, Info};
 use crate::source::http::client::{file_name, shown};
-use crate::source::http::download::{Fetched, Job, forget};
+use crate::source::http::download::{Fetched, Job, forget, state_path};
 use crate::text::{printable, printable_path};
 use crate::time::SystemClock;
 use crate::ui;
@@ -89,6 +90,14 @@ fn prepare<'a>(args: &Download, invoker: &'a Invoker, cancel: &CancelToken) -> R
         return Err(usage("--image-sha256 cannot be checked by a download: nothing is unpacked")
             .hint("give the digest of the file with --sha256"));
     }
+    let (part, state) = (args.file.as_deref().map(|file| with_suffix(file, ".part")), state_path);
+    let state = part.as_deref().map(state);
+    Outputs::of(&args.output, "--record")
+        .whole("--output", args.file.as_deref())
+        .whole("--output", part.as_deref())
+        .whole("--output", state.as_deref())
+        .reading_source(OsStr::new(word), &args.origin, &args.network)
+        .check()?;
     let wanted = Wanted {
         word: OsStr::new(word),
         origin: &args.origin,
@@ -238,7 +247,7 @@ impl Plan<'_> {
             Error::new(Kind::Io, format!("'{}' is no name for a file", printable_path(file)))
         })?;
         self.invoker.rename(job.part, &last)?;
-        let state = crate::source::http::download::state_path(job.part);
+        let state = state_path(job.part);
         if state.symlink_metadata().is_ok() {
             self.invoker.remove(&state)?;
         }

@@ -29,6 +29,7 @@ mod labels;
 mod named;
 mod open;
 mod origin;
+mod outputs;
 mod probe;
 mod remote;
 mod report;
@@ -118,7 +119,7 @@ impl Run {
             Command::Clone(args) => clone::run(*args, &words, cancel),
             Command::Verify(args) => verify::run(&args, &words, cancel),
             Command::Discard(args) => match args.trim {
-                Some(path) => trim::run(&path),
+                Some(ref path) => trim::run(path, &args.gate, &cancel),
                 None => discard::run(&args, &words, cancel),
             },
             Command::Bench(args) => bench::run(&args, &words, &cancel),

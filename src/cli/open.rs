@@ -13,9 +13,10 @@ use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::file::FileDevice;
 use crate::device::handle::Access;
 use crate::device::linux::LinuxDevice;
-use crate::device::policy::{self, Approved, Purpose, Rules, SourceAt, approve};
+use crate::device::policy::{self, Approved, Purpose, Rules, approve};
 use crate::device::probe::System;
 use crate::device::sim::{self, spec::Spec};
+use crate::device::storage::Storage;
 use crate::device::target::{self, check_path};
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{Context as _, Error, Kind, Result};
@@ -51,7 +52,7 @@ pub(super) struct Wish<'a> {
     pub(super) purpose: Purpose,
     pub(super) gate: &'a Gate,
     pub(super) image_size: Option<u64>,
-    pub(super) source: Option<SourceAt>,
+    pub(super) source: Option<Storage>,
     /// Whether its speed is all that counts.
     pub(super) measures: bool,
 }
@@ -97,11 +98,9 @@ pub(super) fn resolve(word: &OsStr, wish: &Wish<'_>) -> Result<Target> {
         target::Kind::Block => judge(&system, path, wish, wish.gate.unmount).map(Target::Block),
         target::Kind::RegularFile => {
             let path = fs::canonicalize(path).context(|| format!("cannot resolve {}", printable_path(path)))?;
-            if wish.source.as_ref().is_some_and(|source| source.path == path) {
-                return Err(Error::refused(format!("{} is both source and target", printable_path(&path))));
-            }
             let size = fs::metadata(&path).map_or(0, |meta| meta.len());
             fits(wish.image_size, size, &printable_path(&path))?;
+            judge_file(&system, &path, wish)?;
             Ok(Target::File(path))
         }
         target::Kind::Missing => Err(Error::refused(format!("'{}' does not exist", printable_path(path)))
@@ -115,6 +114,15 @@ fn judge(system: &System, path: &Path, wish: &Wish<'_>, unmount: bool) -> Result
     approve(facts, &wish.rules(unmount))
         .map(Box::new)
         .map_err(|refusals| policy::report(wish.doing(), &node, &refusals))
+}
+
+/// A file that stands for a stick is judged as one: by who uses it, and by where the source lies. `--unmount`
+/// cannot free it: what is mounted from it is mounted through a loop device, which stays.
+fn judge_file(system: &System, path: &Path, wish: &Wish<'_>) -> Result<()> {
+    let facts = system.file_facts(path)?;
+    approve(facts, &wish.rules(false))
+        .map(drop)
+        .map_err(|refusals| policy::report(wish.doing(), path, &refusals))
 }
 
 /// Refuses what is known not to fit.
@@ -177,6 +185,24 @@ impl Target {
         }
     }
 
+    /// Its node or file; nothing for a simulated stick.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Block(approved) => &approved.facts().path,
+            Self::File(path) => path,
+            Self::Sim(_) => Path::new(""),
+        }
+    }
+
+    /// What it is and lies on; nothing that a simulated stick shares with anything.
+    pub(super) fn storage(&self) -> Storage {
+        match self {
+            Self::Block(approved) => approved.facts().storage.clone(),
+            Self::File(path) => System::host().storage(path).unwrap_or_default(),
+            Self::Sim(_) => Storage::default(),
+        }
+    }
+
     /// Sector size in bytes.
     pub(super) fn sector(&self) -> u32 {
         match self {
@@ -193,8 +219,15 @@ impl Target {
 
     /// Judges a device again: after the person answered, and after filesystems were unmounted.
     fn judge_again(self, wish: &Wish<'_>, unmount: bool) -> Result<Self> {
-        let Self::Block(before) = self else { return Ok(self) };
         let system = System::host();
+        let before = match self {
+            Self::Block(before) => before,
+            Self::File(path) => {
+                judge_file(&system, &path, wish)?;
+                return Ok(Self::File(path));
+            }
+            Self::Sim(_) => return Ok(self),
+        };
         let path = before.facts().path.clone();
         let now = judge(&system, &path, wish, unmount)?;
         policy::same(&before.identity(), &now.identity()).map_err(|change| {

@@ -200,6 +200,17 @@ fn beside(path: &Path) -> Vec<Listed> {
     lists
 }
 
+/// Every list beside a file, and every signature over one, as far as they are there.
+pub(super) fn all_beside(path: &Path) -> Vec<PathBuf> {
+    let lists = beside(path).into_iter().map(|list| list.path);
+    let signed = |list: PathBuf| {
+        let signatures = SIGNATURES.iter().map(|ending| with(&list, ending));
+        let signatures: Vec<PathBuf> = signatures.filter(|path| path.exists()).collect();
+        std::iter::once(list).chain(signatures)
+    };
+    lists.flat_map(signed).collect()
+}
+
 fn with(path: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(ending);

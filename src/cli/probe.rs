@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::args::{Gate, Output};
 use super::open::{Opened, Target, Wish, ask, resolve};
+use super::outputs::Outputs;
 use super::session::{Session, never_began};
 use super::usage;
 use crate::bench::capacity::{Plan, probe};
@@ -60,6 +61,7 @@ fn approved(args: &Probe, words: &[OsString], cancel: &CancelToken) -> Result<(T
         source: None,
         measures: false,
     };
+    Outputs::of(&args.output, "--record").target(&args.target, true).check()?;
     let target = resolve(&args.target, &wish)?;
     ask(&question(args, &target), &target, &args.gate, false, cancel)?;
     let (target, _) = target.freed(&wish, args.gate.unmount)?;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{PaletteWord, Report, TableFormat};
+use super::outputs::Outputs;
 use super::usage;
 use crate::error::{Context as _, Error, Kind, Result};
-use crate::host::invoker::{CreateMode, Invoker};
+use crate::host::invoker::Invoker;
 use crate::report::chart::braille;
 use crate::report::chart::plot::{Axis, curve};
 use crate::report::chart::png::{self, Fonts};
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Report) -> Result<ExitCode> {
             .hint("leave --device and --test out to see what there is"));
     }
     let compared = groups(&runs, args.force);
-    write_files(args, &runs, &compared)?;
+    write_files(args, &records, &runs, &compared)?;
     show(args, &runs, &compared)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -100,11 +101,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// The runs of all files; what cannot be read is a remark, or with `strict` the error.
 pub(super) fn load(records: &[PathBuf], strict: bool) -> Result<(Vec<Run>, Vec<String>)> {
     let (mut runs, mut remarks) = (Vec::new(), Vec::new());
-    let mut paths = Vec::new();
-    for path in records {
-        if path.is_dir() { paths.extend(files(path)?) } else { paths.push(path.clone()) }
-    }
-    for path in &paths {
+    for path in &files_of(records)? {
         let name = printable_path(path);
         match read(path) {
             Ok((found, said)) => {
@@ -123,6 +120,15 @@ pub(super) fn load(records: &[PathBuf], strict: bool) -> Result<(Vec<Run>, Vec<S
         ));
     }
     Ok((runs, remarks))
+}
+
+/// The files that were named, and those in the folders that were.
+fn files_of(records: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for path in records {
+        if path.is_dir() { paths.extend(files(path)?) } else { paths.push(path.clone()) }
+    }
+    Ok(paths)
 }
 
 fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
@@ -145,17 +151,35 @@ pub(super) fn write_page(path: &Path, runs: &[Run], options: &Options) -> Result
     save(path, &text)
 }
 
-fn write_files(args: &Report, runs: &[Run], compared: &[Group]) -> Result<()> {
+/// Everything is drawn and judged before the first file is replaced.
+fn write_files(args: &Report, records: &[PathBuf], runs: &[Run], compared: &[Group]) -> Result<()> {
     let options = options(args);
+    let charts = drawn(args, runs, compared, &options)?;
+    let fio = args.export_fio.as_deref().map_or_else(Vec::new, |folder| for_fio(folder, runs));
+    let invoker = Invoker::current();
+    for folder in fio.iter().filter_map(|made| made.path.parent()) {
+        invoker.create_dir_all(folder)?;
+    }
+    let outputs = Outputs::default()
+        .text("--output", args.output.as_deref())
+        .text("--html", args.html.as_deref())
+        .text("--export-hyperfine", args.export_hyperfine.as_deref())
+        .reading("a record that is read", files_of(records)?);
+    let option = if args.svg.is_some() { "--svg or --png" } else { "--png" };
+    let outputs = charts.iter().fold(outputs, |all, made| all.whole(option, Some(&made.path)));
+    fio.iter().fold(outputs, |all, made| all.whole("--export-fio", Some(&made.path))).check()?;
     if let Some(path) = &args.html {
         write_page(path, runs, &options)?;
         ui::talk(&format!("page: {}", printable_path(path)));
     }
-    if args.svg.is_some() || args.png.is_some() {
-        draw_files(args, runs, compared, &options)?;
+    for made in charts.iter().chain(&fio) {
+        invoker.save_atomically(&made.path, &made.bytes)?;
+        if !made.told.is_empty() {
+            ui::talk(&made.told);
+        }
     }
     if let Some(folder) = &args.export_fio {
-        export_fio(folder, runs)?;
+        ui::talk(&format!("written for fio-plot: {}", printable_path(folder)));
     }
     if let Some(path) = &args.export_hyperfine {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -164,17 +188,31 @@ fn write_files(args: &Report, runs: &[Run], compared: &[Group]) -> Result<()> {
     Ok(())
 }
 
-/// Each chart as a file of its own.
-fn draw_files(args: &Report, runs: &[Run], compared: &[Group], options: &Options) -> Result<()> {
+/// What is made besides the table and the page: each with its path and what is told of it.
+struct Made {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    told: String,
+}
+
+/// Each chart as a file of its own: NAME-1.svg for the first, whatever ending NAME has.
+fn drawn(args: &Report, runs: &[Run], compared: &[Group], options: &Options) -> Result<Vec<Made>> {
     let charts: Vec<(String, String)> = compared
         .iter()
         .zip(by_test(runs))
         .flat_map(|(group, (_, members))| drawings(group, &members, options).charts)
         .collect();
+    let made = |path: &Path, end: &str, bytes, title: &str| {
+        let mut name = path.with_extension("").into_os_string();
+        name.push(format!("-{end}"));
+        let path = PathBuf::from(name);
+        Made { told: format!("{}: {title}", printable_path(&path)), path, bytes }
+    };
+    let mut all = Vec::new();
     if let Some(path) = &args.svg {
-        for (index, (title, chart)) in charts.iter().enumerate() {
-            let file = standalone(chart, options.palette);
-            save_chart(path, &format!("{}.svg", index + 1), file.as_bytes(), title)?;
+        for (number, (title, chart)) in (1..).zip(&charts) {
+            let file = standalone(chart, options.palette).into_bytes();
+            all.push(made(path, &format!("{number}.svg"), file, title));
         }
     }
     if let Some(path) = &args.png {
@@ -182,29 +220,20 @@ fn draw_files(args: &Report, runs: &[Run], compared: &[Group], options: &Options
             Error::new(Kind::Io, "there is no font on this machine to draw a PNG with")
                 .hint("install one (Debian: fonts-dejavu-core), or take --svg, which needs none")
         })?;
-        for (index, (title, chart)) in charts.iter().enumerate() {
+        for (number, (title, chart)) in (1..).zip(&charts) {
             let file = png::draw(chart, options.palette, &fonts)
                 .map_err(|why| Error::new(Kind::Internal, format!("{title}: {why}")))?;
-            save_chart(path, &format!("{}.png", index + 1), &file, title)?;
+            all.push(made(path, &format!("{number}.png"), file, title));
         }
     }
-    Ok(())
-}
-
-/// NAME-1.svg for the first chart, whatever ending NAME has.
-fn save_chart(path: &Path, end: &str, bytes: &[u8], title: &str) -> Result<()> {
-    let mut name = path.with_extension("").into_os_string();
-    name.push(format!("-{end}"));
-    Invoker::current().save_atomically(Path::new(&name), bytes)?;
-    ui::talk(&format!("{}: {title}", printable_path(Path::new(&name))));
-    Ok(())
+    Ok(all)
 }
 
 /// A folder for each run, as bench-fio has one for each device.
-fn export_fio(folder: &Path, runs: &[Run]) -> Result<()> {
-    let invoker = Invoker::current();
+fn for_fio(folder: &Path, runs: &[Run]) -> Vec<Made> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let mut used: Vec<String> = Vec::new();
+    let mut all = Vec::new();
     for run in runs.iter().filter(|run| !run.rows.is_empty()) {
         let words = format!("{} {}", run.label(), run.test);
         let mut name: String = words.chars().take(60).map(plain).collect();
@@ -212,16 +241,12 @@ fn export_fio(folder: &Path, runs: &[Run]) -> Result<()> {
             name.push('x');
         }
         used.push(name.clone());
-        let own = folder.join(&name);
-        invoker.create_dir_all(&own)?;
         for (file, text) in export::fio(run) {
-            let path = own.join(file);
-            invoker.create(&path, CreateMode::Replace)?;
-            save(&path, &text)?;
+            let path = folder.join(&name).join(file);
+            all.push(Made { path, bytes: text.into_bytes(), told: String::new() });
         }
     }
-    ui::talk(&format!("written for fio-plot: {}", printable_path(folder)));
-    Ok(())
+    all
 }
 
 fn show(args: &Report, runs: &[Run], compared: &[Group]) -> Result<()> {

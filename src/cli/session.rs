@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ use crate::event::{Ending, Event, Events, Observer, Span, run_observers};
 use crate::flow::Context;
 use crate::host::facts::{HostFacts, governor};
 use crate::host::inhibit::{Inhibitor, inhibit};
-use crate::host::invoker::{CreateMode, Invoker};
+use crate::host::invoker::Invoker;
 use crate::host::notify::notify;
 use crate::host::{power, signals};
 use crate::report::record::Remark;
@@ -135,7 +135,7 @@ impl Session {
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         let mut log_failure = None;
         if let Some(path) = &output.log {
-            let file = Invoker::current().create(path, CreateMode::Replace)?;
+            let file = Invoker::current().text(path)?;
             let log = SecondsLog::new(Box::new(file));
             log_failure = Some(log.failure());
             observers.push(Box::new(log));
@@ -207,14 +207,18 @@ impl Session {
         }
         match result.as_ref().err().map(Error::kind) {
             Some(kind) => exit(kind),
-            // Asked for by name, it is part of the job.
-            None if closed.saved.is_err() && output.record.is_some() => exit(Kind::Io),
+            None if closed.lacks_what_was_asked_for(&output) => exit(Kind::Io),
             None => ExitCode::SUCCESS,
         }
     }
 }
 
 impl Closed {
+    /// A record and a log that were asked for by name are part of the job.
+    pub(super) fn lacks_what_was_asked_for(&self, output: &Output) -> bool {
+        self.log_failure.is_some() || self.saved.is_err() && output.record.is_some()
+    }
+
     /// Says what could not be written down.
     pub(super) fn complain(&self) {
         if let Err(error) = &self.saved {
@@ -284,27 +288,49 @@ fn failed(error: &Error) -> Ending {
     }
 }
 
+/// Records of one second, command, target and process.
+const MOST_ALIKE: u32 = 10_000;
+
 /// Saves the record where it was asked for, else in the state folder of the person who called.
 fn save(record: &RunRecord, output: &Output, command: &str) -> Result<PathBuf> {
     let invoker = Invoker::current();
     let json = record.to_json()?;
-    let path = if let Some(path) = &output.record {
-        path.clone()
-    } else {
-        let folder = invoker
-            .state_dir()
-            .ok_or_else(|| Error::new(Kind::Io, "there is no home folder"))?
-            .join("records");
-        invoker.create_dir_all(&folder)?;
-        let name = record.device.as_ref().map_or("target", |facts| facts.name.as_str());
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let target: String = name.chars().take(32).map(plain).collect();
-        let started = record.started.replace(':', "");
-        let stem = format!("{started}-{command}-{target}-{}", std::process::id());
-        folder.join(format!("{stem}.json"))
-    };
-    invoker.save_atomically(&path, json.as_bytes())?;
-    Ok(path)
+    if let Some(path) = output.record.as_ref().filter(|_| !output.numbered) {
+        invoker.save_atomically(path, json.as_bytes())?;
+        return Ok(path.clone());
+    }
+    if let Some(path) = &output.record {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        return save_numbered(&invoker, path, &stem, json.as_bytes());
+    }
+    let folder = invoker
+        .state_dir()
+        .ok_or_else(|| Error::new(Kind::Io, "there is no home folder"))?
+        .join("records");
+    invoker.create_dir_all(&folder)?;
+    let name = record.device.as_ref().map_or("target", |facts| facts.name.as_str());
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let target: String = name.chars().take(32).map(plain).collect();
+    let started = record.started.replace(':', "");
+    let stem = format!("{started}-{command}-{target}-{}", std::process::id());
+    // Several targets of one call, and processes of other containers, may share all of that.
+    let path = folder.join(format!("{stem}.json"));
+    if invoker.save_new(&path, json.as_bytes())? {
+        return Ok(path);
+    }
+    save_numbered(&invoker, &path, &stem, json.as_bytes())
+}
+
+/// Saves under the first name `STEM-N` that is free; no record replaces another run's.
+fn save_numbered(invoker: &Invoker, path: &Path, stem: &str, json: &[u8]) -> Result<PathBuf> {
+    let end = path.extension().map(|end| format!(".{}", end.to_string_lossy())).unwrap_or_default();
+    for number in 1..=MOST_ALIKE {
+        let path = path.with_file_name(format!("{stem}-{number}{end}"));
+        if invoker.save_new(&path, json)? {
+            return Ok(path);
+        }
+    }
+    Err(Error::new(Kind::Io, format!("{MOST_ALIKE} records are called {}", printable(stem))))
 }
 
 /// Tells of a failure before a run began: in JSON too, when that was asked for.

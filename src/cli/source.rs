@@ -18,8 +18,8 @@ use super::remote::{Kept, Remote};
 use crate::cancel::CancelToken;
 use crate::decode::Limits;
 use crate::device::mask::Mask;
-use crate::device::policy::SourceAt;
 use crate::device::probe::System;
+use crate::device::storage::Storage;
 use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::flow::Context;
@@ -40,7 +40,7 @@ use crate::windows::composed::ComposedSource;
 pub(super) struct Image {
     source: Arc<dyn Source>,
     /// Where it lies, when that is a file of this machine.
-    at: Option<SourceAt>,
+    at: Option<Storage>,
     /// `file`, `stdin`, ...: for the record.
     kind: &'static str,
     published: Published,
@@ -86,7 +86,7 @@ impl Image {
     /// A source behind what decodes and hashes its file.
     pub(super) fn unpacked(
         source: Box<dyn Source>,
-        at: Option<SourceAt>,
+        at: Option<Storage>,
         kind: &'static str,
         known: Known,
         origin: &Origin,
@@ -111,7 +111,7 @@ impl Image {
         origin: &Origin,
     ) -> Result<Self> {
         let source = Box::new(FileSource::open_path(path)?);
-        let at = System::host().source_at(path)?;
+        let at = System::host().storage(path)?;
         Self::unpacked(source, Some(at), kind, known, origin)
     }
 
@@ -219,7 +219,7 @@ impl Image {
     }
 
     /// Where it lies, for the policy: a target must not hold it.
-    pub(super) fn at(&self) -> Option<SourceAt> {
+    pub(super) fn at(&self) -> Option<Storage> {
         self.at.clone()
     }
 

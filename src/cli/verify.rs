@@ -11,6 +11,7 @@ use super::args::{Gate, Output, Verify};
 use super::open::{
     Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer, usual_block,
 };
+use super::outputs::Outputs;
 use super::session::{Session, never_began};
 use super::source::{Image, Wanted};
 use super::usage;
@@ -59,6 +60,7 @@ fn prepare(
     if !args.repair && (yes || unmount || force) {
         return Err(usage("--yes, --unmount and --force are for --repair: verify writes nothing"));
     }
+    outputs(args).check()?;
     let truth = truth(args, cancel)?;
     let purpose = if args.repair { Purpose::Write } else { Purpose::ReadOnly };
     let (image_size, source) = match &truth {
@@ -76,6 +78,17 @@ fn prepare(
     let (target, _) = target.freed(&wish, unmount)?;
     let opened = target.open(purpose, words)?;
     Ok((truth, target, opened))
+}
+
+/// What the run makes.
+fn outputs(args: &Verify) -> Outputs {
+    let outputs = Outputs::of(&args.output.clone().into(), "--save-record")
+        .reading("the record to compare with", &args.against)
+        .target(&args.target, args.repair);
+    match &args.source {
+        Some(source) => outputs.reading_source(source, &args.origin, &args.network),
+        None => outputs,
+    }
 }
 
 /// Refuses what there is nothing to repair with.

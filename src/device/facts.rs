@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::storage::Storage;
+
 /// Everything `/sys`, `/proc` and `/run/udev` say about one block device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
@@ -57,6 +59,9 @@ pub struct Facts {
     pub system: Option<String>,
     /// File behind a loop device.
     pub backing_file: Option<PathBuf>,
+    /// What it is and lies on, to be compared with other names.
+    #[serde(skip)]
+    pub storage: Storage,
 }
 
 /// What a device hangs on.
@@ -239,11 +244,39 @@ pub enum User {
         /// Filesystem UUID.
         uuid: String,
     },
+    /// A loop device over a file.
+    Loop {
+        /// Its kernel name.
+        name: String,
+        /// Where it, or a part of it, is mounted.
+        mounts: Vec<PathBuf>,
+    },
+    /// A program that keeps a file to itself.
+    Program {
+        /// How.
+        grip: Grip,
+        /// Its process, where the kernel says which.
+        pid: Option<u32>,
+        /// Its name.
+        name: Option<String>,
+    },
     /// bcache or anything else that lists itself in `holders`.
     Other {
         /// Holder's kernel name.
         name: String,
     },
+}
+
+/// How a program keeps a file to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grip {
+    /// flock(2), or a lock of fcntl(2): of the process (POSIX) or of the open file (OFD, as QEMU takes them).
+    Lock,
+    /// A lease of fcntl(2): it wants to be asked first.
+    Lease,
+    /// A shared mapping that can be written, as the memory or disk of a virtual machine.
+    Mapping,
 }
 
 impl Facts {

@@ -7,7 +7,10 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FallocateFlags, Flock, FlockArg, PosixFadviseAdvice, fallocate, posix_fadvise};
+use nix::errno::Errno;
+use nix::fcntl::{
+    FallocateFlags, FcntlArg, Flock, FlockArg, PosixFadviseAdvice, fallocate, fcntl, posix_fadvise,
+};
 
 use super::handle::{self, Access};
 use super::{BlockDevice, Caches, Discard, Geometry};
@@ -36,7 +39,12 @@ impl FileDevice {
                 handle::open(path, access, sizes, &handle::by_kernel)
             }
         }
-        .context(|| format!("cannot open the file {name}"))?;
+        .map_err(|e| match e.raw_os_error() {
+            // With O_NONBLOCK a lease is not waited for (fcntl(2), "Leases").
+            Some(libc::EAGAIN) => held(&name, "a program has a lease on it"),
+            Some(libc::ETXTBSY) => held(&name, "it is active swap space, or a program that runs"),
+            _ => Error::io(format!("cannot open the file {name}"), e),
+        })?;
         let meta = file.metadata().context(|| format!("cannot read the size of {name}"))?;
         let size = meta.len();
         if !size.is_multiple_of(u64::from(SECTOR)) || size == 0 {
@@ -51,7 +59,11 @@ impl FileDevice {
             Access::Exclusive => FlockArg::LockExclusiveNonblock,
         };
         let file = Flock::lock(file, arg).map_err(|(_, errno)| {
-            Error::refused(format!("another program holds a lock on {name} ({errno})"))
+            held(&name, &format!("another program holds a lock on it ({errno})"))
+        })?;
+        lock_for_this_open(&file, access).map_err(|e| match e {
+            Errno::EAGAIN | Errno::EACCES => held(&name, "another program holds a lock on it"),
+            e => Error::io(format!("cannot lock {name}"), e.into()),
         })?;
         // A 4096-byte direct block only serves when the file ends on one.
         let direct = block.is_some_and(|b| size.is_multiple_of(u64::from(b)));
@@ -79,6 +91,29 @@ impl FileDevice {
         let inode = (meta.dev(), meta.ino());
         Ok(Self { file, path: path.to_owned(), inode, geometry })
     }
+}
+
+/// Locks of fcntl(2) and of flock(2) do not see each other. The one that belongs to this open file is that of
+/// QEMU, and meets those of processes (POSIX) as well. Filesystems without locks are used without.
+fn lock_for_this_open(file: &File, access: Access) -> nix::Result<()> {
+    let kind = if access == Access::Exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    let short = |n: i32| libc::c_short::try_from(n).unwrap_or_default();
+    let whole = libc::flock {
+        l_type: short(kind),
+        l_whence: short(libc::SEEK_SET),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) | Err(Errno::ENOLCK | Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn held(name: &str, why: &str) -> Error {
+    Error::refused(format!("{name} is in use: {why}"))
+        .hint("wait until that program ends, or end it")
 }
 
 impl BlockDevice for FileDevice {

@@ -52,6 +52,7 @@ pub mod refusal;
 pub mod scsi;
 pub mod sim;
 pub mod sparse;
+pub mod storage;
 pub mod target;
 
 /// Sizes and abilities of a device, found out once when it is opened.

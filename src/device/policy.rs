@@ -20,10 +20,11 @@
 //! | `source-in-use` | it is copied from while it is swap or held | nothing: swapoff, release it |
 //! | `changed` | it is not the device it was at the check | nothing |
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::device::facts::{Bus, Facts, Identity, Use, User};
 pub use crate::device::refusal::{Lift, Refusal, report};
+use crate::device::storage::Storage;
 use crate::text::printable;
 
 /// What a person allows and wants.
@@ -40,7 +41,7 @@ pub struct Rules {
     /// Bytes that must fit, when known.
     pub image_size: Option<u64>,
     /// Where the source lies, when it is a file or device of this system.
-    pub source: Option<SourceAt>,
+    pub source: Option<Storage>,
 }
 
 /// What will be done to a device.
@@ -55,24 +56,6 @@ pub enum Purpose {
     ReadOnly,
     /// It is only read, and must not change meanwhile.
     Copy,
-}
-
-/// A source and all devices it depends on; from `probe::System::source_at`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceAt {
-    /// The file or device, links resolved.
-    pub path: PathBuf,
-    /// Every device it lies on, from the top: partition, disk, slaves, backing devices.
-    pub chain: Vec<Link>,
-}
-
-/// One device below a source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its number.
-    pub rdev: (u32, u32),
-    /// How the source depends on it, as the end of a sentence: `lies on /mnt, which is /dev/sdb1`.
-    pub how: String,
 }
 
 /// A device that may be used for the purpose it was approved for.
@@ -143,7 +126,8 @@ pub fn approve(facts: Facts, rules: &Rules) -> Result<Approved, Vec<Refusal>> {
 /// Every rule that the device breaks, lifted or not, the gravest first.
 fn refusals(facts: &Facts, rules: &Rules) -> Vec<Refusal> {
     let mut found = Vec::new();
-    if facts.size == 0 {
+    // An empty file is no drive without a medium; its size is judged when it is opened.
+    if facts.size == 0 && facts.bus != Bus::File {
         found.push(Refusal::NoMedium);
     }
     match rules.purpose {
@@ -201,15 +185,8 @@ fn fixed(facts: &Facts) -> bool {
 
 fn source_on(facts: &Facts, rules: &Rules) -> Option<Refusal> {
     let source = rules.source.as_ref()?;
-    let refusal =
-        |how: &str| Refusal::SourceOnTarget { source: source.path.clone(), how: how.to_owned() };
-    if facts.backing_file.as_ref() == Some(&source.path) {
-        return Some(refusal("is the file behind the target"));
-    }
-    let ours = |link: &&Link| {
-        link.rdev == facts.rdev || facts.partitions.iter().any(|part| part.rdev == link.rdev)
-    };
-    source.chain.iter().find(ours).map(|link| refusal(&link.how))
+    let how = source.shared_with(&facts.storage)?;
+    Some(Refusal::SourceOnTarget { source: source.path.clone(), how })
 }
 
 /// Compares what must not change between check and write.

@@ -4,7 +4,7 @@
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::device::facts::{Bus, Use, User};
+use crate::device::facts::{Bus, Grip, Use, User};
 use crate::error::Error;
 use crate::text::{printable, printable_path, shell_word};
 use crate::units::Bytes;
@@ -241,6 +241,29 @@ pub fn describe(used: &Use) -> String {
         User::Btrfs { uuid } => {
             format!("{device} is a member of the mounted btrfs {}", printable(uuid))
         }
+        User::Loop { name, mounts } => {
+            let at: Vec<String> = mounts.iter().map(|at| printable_path(at)).collect();
+            let mounted = if at.is_empty() {
+                String::new()
+            } else {
+                format!(", mounted at {}", at.join(", "))
+            };
+            format!("{device} is in use as /dev/{}{mounted}", printable(name))
+        }
+        User::Program { grip, pid, name } => {
+            let how = match grip {
+                Grip::Lock => "locked by",
+                Grip::Lease => "leased to",
+                Grip::Mapping => "mapped into the memory of",
+            };
+            let program = match (name.as_deref().map(printable), pid) {
+                (Some(name), Some(pid)) => format!("{name} (process {pid})"),
+                (Some(name), None) => name,
+                (None, Some(pid)) => format!("process {pid}"),
+                (None, None) => "a program that cannot be named".to_owned(),
+            };
+            format!("{device} is {how} {program}")
+        }
         User::Other { name } => format!("{device} is held by {}", printable(name)),
     }
 }
@@ -266,6 +289,17 @@ fn release(used: &Use, or: &str) -> Option<String> {
         User::Btrfs { uuid } => {
             format!("unmount it everywhere (`findmnt -S UUID={}`)", printable(uuid))
         }
+        User::Loop { mounts, .. } if mounts.iter().any(|at| at == Path::new("/")) => return None,
+        User::Loop { name, mounts } => {
+            let device = word(&format!("/dev/{name}"));
+            let umount =
+                mounts.iter().map(|at| format!("umount {} && ", word(&at.to_string_lossy())));
+            format!(
+                "{}losetup -d {device}; or name {device} as the target",
+                umount.collect::<String>()
+            )
+        }
+        User::Program { .. } => "wait until that program ends, or end it".to_owned(),
         User::Other { name } if name.starts_with("loop") => {
             format!("losetup -d {}", word(&format!("/dev/{name}")))
         }

@@ -20,6 +20,7 @@ mod raw {
     nix::ioctl_readwrite!(fithaw, b'X', 120, libc::c_int);
     nix::ioctl_readwrite!(fitrim, b'X', 121, super::FsTrimRange);
     nix::ioctl_none_bad!(cdromeject, 0x5309);
+    nix::ioctl_read_bad!(loop_get_status64, 0x4c05, super::LoopInfo);
 }
 
 /// `struct fstrim_range` of linux/fs.h.
@@ -34,6 +35,16 @@ pub struct FsTrimRange {
     pub minlen: u64,
 }
 
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LoopInfo {
+    device: u64,
+    inode: u64,
+    /// Numbers, sizes, flags, names, a key: nothing that is looked at.
+    rest: [u64; 27],
+}
+
 fn done(result: nix::Result<libc::c_int>) -> io::Result<()> {
     result.map(drop).map_err(io::Error::from)
 }
@@ -44,6 +55,15 @@ pub fn size(fd: impl AsFd) -> io::Result<u64> {
     // SAFETY: the descriptor is open for the whole call and `bytes` is a u64 the kernel fills.
     done(unsafe { raw::blkgetsize64(fd.as_fd().as_raw_fd(), &raw mut bytes) })?;
     Ok(bytes)
+}
+
+/// Device number and inode of the file behind a loop device, as stat(2) has them (LOOP_GET_STATUS64). ENXIO
+/// where nothing is attached.
+pub fn loop_file(fd: impl AsFd) -> io::Result<(u64, u64)> {
+    let mut info = LoopInfo { device: 0, inode: 0, rest: [0; 27] };
+    // SAFETY: the kernel fills one loop_info64, 232 bytes; `info` has its layout and size (repr(C)).
+    done(unsafe { raw::loop_get_status64(fd.as_fd().as_raw_fd(), &raw mut info) })?;
+    Ok((info.device, info.inode))
 }
 
 /// Disk sequence number, never reused (BLKGETDISKSEQ, Linux 5.15).

@@ -1,6 +1,8 @@
-//! Programs that this one starts: how long they live.
+//! Programs that this one starts: how long they live. Descriptors that it was started with.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::FromRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -20,4 +22,15 @@ pub fn ends_with_this_thread(command: &mut Command) {
     // SAFETY: between fork and exec `prepare` makes two bare system calls, prctl(2) and getppid(2);
     // it takes no lock, allocates nothing and touches no memory but its own.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Another descriptor of an open file that this process was started with: number 1 for standard output.
+pub fn duplicate(number: i32) -> io::Result<File> {
+    // SAFETY: fcntl(2) checks the number itself and returns a new descriptor, or -1.
+    let new = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if new < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel made `new` a moment ago; nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(new) })
 }

@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::{bounded, select};
 
 use super::job::{self, Job};
-use super::{matching, open};
+use super::{matching, open, outputs};
 use crate::cancel::CancelToken;
 use crate::cli::args::{Flash, Output};
 use crate::cli::exit;
@@ -52,6 +52,10 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
     let targets = targets(args)?;
     let image = open(args, cancel)?;
     let jobs = jobs(args, &image, &targets, cancel)?;
+    for (job, files) in jobs.iter().zip(files_of(&jobs)) {
+        let own = output_of(&args.output, &files);
+        outputs(args, Some((job.target().path().as_os_str(), &own))).check()?;
+    }
     let question = question(&jobs);
     if args.dry_run {
         ui::print(&format!("{question}\nDry run: nothing was written.\n"));
@@ -66,6 +70,7 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
     let board = Board::stderr(args.output.quiet);
     let held = Arc::new(Held::for_a_job(jobs.iter().all(|job| job.target().is_simulated())));
     let shared = Shared { args, words, cancel, board: &board, held: &held };
+    let files = files_of(&jobs);
     for job in &jobs {
         // All are seen from the start on, in their order.
         drop(board.row(&job.target().name()));
@@ -75,9 +80,10 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
             let shared = &shared;
             let started: Vec<_> = jobs
                 .into_iter()
-                .map(|job| {
+                .zip(files)
+                .map(|(job, files)| {
                     let name = job.target().name();
-                    (name.clone(), scope.spawn(move || shared.one(job, &name, &short(&name))))
+                    (name.clone(), scope.spawn(move || shared.one(job, &name, &files)))
                 })
                 .collect();
             started
@@ -135,13 +141,35 @@ fn jobs(
 
 /// No two words name one target.
 fn different(jobs: &[Job]) -> Result<()> {
-    let real = jobs.iter().map(Job::target).filter(|target| !target.is_simulated());
-    let mut names: Vec<String> = real.map(Target::name).collect();
-    names.sort();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Error::usage(format!("{} is named twice", pair[0]))),
-        None => Ok(()),
+    let real: Vec<_> =
+        jobs.iter().map(|job| (job.target().name(), job.target().storage())).collect();
+    for (at, (name, storage)) in real.iter().enumerate() {
+        for (other, there) in &real[..at] {
+            if name == other && !there.itself.is_empty() {
+                return Err(Error::usage(format!("{name} is named twice")));
+            }
+            if let Some(how) = storage.shared_with(there) {
+                let how = how.replace("the target", other);
+                return Err(Error::refused(format!(
+                    "two targets are the same storage: {name} {how}"
+                ))
+                .hint("name each stick once"));
+            }
+        }
     }
+    Ok(())
+}
+
+/// What the files of each target are called by, each once: simulated sticks are all called the same.
+fn files_of(jobs: &[Job]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for job in jobs {
+        let name = short(&job.target().name());
+        let alike = (2..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(alike).find(|name| !names.contains(name));
+        names.extend(free);
+    }
+    names
 }
 
 fn question(jobs: &[Job]) -> String {
@@ -221,6 +249,11 @@ pub(super) fn answering<T>(board: &Board, work: impl FnOnce() -> T) -> T {
 }
 
 impl Shared<'_> {
+    /// A station runs day after day, and numbers its sticks from 1 each time.
+    pub(super) fn output(&self, files: &str) -> Output {
+        Output { numbered: self.args.fleet.station, ..output_of(&self.args.output, files) }
+    }
+
     /// One target from opening to its record. `line`: how the board calls it; `files`: what its
     /// files are called by.
     pub(super) fn one(&self, job: Job, line: &str, files: &str) -> End {
@@ -234,7 +267,7 @@ impl Shared<'_> {
             Ok(opened) => opened,
             Err(error) => return self.never_began(name, error, &mut row),
         };
-        let output = output_of(&self.args.output, files);
+        let output = self.output(files);
         let others = Among { screen: Box::new(row), held: Arc::clone(self.held) };
         let session = Session::start_among(
             ("flash", self.words),
@@ -356,10 +389,10 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
     if let Err(error) = sentence {
         return exit(error.kind());
     }
-    // Asked for by name, a record is part of the job.
-    let lost = |end: &End| end.closed.as_ref().is_some_and(|closed| closed.saved.is_err());
-    let asked = output.record.is_some();
-    if asked && ends.iter().any(lost) { exit(Kind::Io) } else { ExitCode::SUCCESS }
+    let lost = |end: &End| {
+        end.closed.as_ref().is_some_and(|closed| closed.lacks_what_was_asked_for(output))
+    };
+    if ends.iter().any(lost) { exit(Kind::Io) } else { ExitCode::SUCCESS }
 }
 
 /// What all failures have in common; a signal before everything; else "could not complete".

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::args::{DiscardWhen, Flash};
+use super::args::{DiscardWhen, Flash, Output};
 use super::open::{Target, Wish, ask, fits, resolve, usual_block};
+use super::outputs::Outputs;
+use super::remote::with_suffix;
 use super::session::never_began;
 use super::source::{Image, Wanted};
 use super::usage;
@@ -33,7 +35,7 @@ pub(super) use job::{eject, plan_word, see_partitions, spans};
 
 pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
     let output = args.output.clone();
-    let started = check(&args).and_then(|()| {
+    let started = check(&args).and_then(|()| outputs(&args, None).check()).and_then(|()| {
         if args.fleet.station {
             station::run(&Arc::new(args), words, &cancel)
         } else if args.targets.len() > 1 || args.fleet.all_matching.is_some() {
@@ -82,6 +84,41 @@ fn check(args: &Flash) -> Result<()> {
             .hint("make the files first, e.g. truncate -s 8G FILE, and name them"));
     }
     Ok(())
+}
+
+/// What the run makes; `target`: of one of several, with files of its own.
+fn outputs(args: &Flash, target: Option<(&OsStr, &Output)>) -> Outputs {
+    let several = args.targets.len() > 1 || args.fleet.all_matching.is_some();
+    let none = Output { json: false, ..Output::default() };
+    let output = match target {
+        Some((_, own)) => own,
+        // Each has files of its own, which are known when it is.
+        None if several => &none,
+        None => &args.output,
+    };
+    let keep = args.keep.keep.as_deref();
+    let part = keep.map(|keep| with_suffix(keep, ".part"));
+    let windows = &args.windows;
+    let mut outputs = Outputs::of(output, "--record")
+        .whole("--keep", keep)
+        .whole("--keep", part.as_deref())
+        .reading_source(&args.source, &args.origin, &args.network)
+        .reading(
+            "what is put onto the stick",
+            [&windows.add, &windows.drivers, &windows.unattend].into_iter().flatten(),
+        )
+        .reading("what boots the stick", &windows.uefi_ntfs);
+    if args.create.is_some() {
+        let new = args.targets.first().map(Path::new);
+        return outputs.whole("--create", new);
+    }
+    for word in &args.targets {
+        outputs = outputs.target(word, true);
+    }
+    match target {
+        Some((word, _)) => outputs.target(word, true),
+        None => outputs,
+    }
 }
 
 /// Opens the source.

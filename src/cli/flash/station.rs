@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::job::Job;
 use super::many::{BLOCK, End, Shared, answering, finish};
 use super::matching::{self, UsbIds};
-use super::{judge_image, open, usage};
+use super::{judge_image, open, outputs, usage};
 use crate::cancel::CancelToken;
 use crate::cli::args::Flash;
 use crate::cli::open::ask_for;
@@ -163,7 +163,11 @@ impl Shared<'_> {
         match job {
             // The node may have become another disk's meanwhile.
             Ok(job) if job.target().facts().identity() == stick.identity => {
-                self.one(job, &line, &format!("{number}-{}", stick.facts.name))
+                let files = format!("{number}-{}", stick.facts.name);
+                match outputs(self.args, Some((node, &self.output(&files)))).check() {
+                    Ok(()) => self.one(job, &line, &files),
+                    Err(error) => self.never_began(line.clone(), error, &mut self.board.row(&line)),
+                }
             }
             Ok(_) => {
                 let error = Error::refused("another disk took its place").hint("plug it in again");

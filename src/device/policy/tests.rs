@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Identity, Link, Purpose, Refusal, Rules, SourceAt, approve, same};
+use super::{Identity, Purpose, Refusal, Rules, Storage, approve, same};
 use crate::device::facts::{Bus, Facts, Use, User};
 use crate::device::probe::fixture::{Fixture, SATA, UsbStick};
+use crate::device::storage::{Id, Link};
 
 /// A system, the target in it, and the rules that must refuse it: without flags, with `--force`,
 /// with `--unmount`, with both.
@@ -358,20 +359,20 @@ fn an_image_must_fit_to_the_byte() {
 
 #[test]
 fn a_source_is_never_overwritten_by_itself() {
-    let at = |path: &str, rdevs: &[(u32, u32)]| SourceAt {
+    let at = |path: &str, itself: Id, below: &[Id]| Storage {
         path: PathBuf::from(path),
-        chain: rdevs
-            .iter()
-            .map(|rdev| Link { rdev: *rdev, how: "lies on it".to_owned() })
-            .collect(),
+        itself: vec![itself],
+        below: below.iter().map(|id| Link { id: *id, how: "lies on it".to_owned() }).collect(),
     };
+    let (stick, file) = (Id::Device(8, 16), Id::File(1, 7));
     let mut target = facts_of(1 << 30);
-    target.backing_file = Some(PathBuf::from("/tmp/stick.img"));
+    target.storage = at("/dev/sdb", stick, &[]);
+    target.storage.itself.extend([Id::Device(8, 17), file]);
     for (source, refused) in [
-        (at("/mnt/a.iso", &[(8, 1), (8, 0)]), false),
-        (at("/mnt/a.iso", &[(253, 0), (8, 17), (8, 16)]), true),
-        (at("/tmp/stick.img", &[(8, 1), (8, 0)]), true),
-        (at("/tmp/other.img", &[]), false),
+        (at("/mnt/a.iso", Id::File(1, 9), &[Id::Device(8, 1), Id::Device(8, 0)]), false),
+        (at("/mnt/a.iso", Id::File(1, 9), &[Id::Device(253, 0), Id::Device(8, 17), stick]), true),
+        (at("/tmp/stick.img", file, &[Id::Device(8, 1), Id::Device(8, 0)]), true),
+        (at("/tmp/other.img", Id::File(1, 10), &[]), false),
     ] {
         let rules = Rules { force: true, unmount: true, source: Some(source), ..Rules::default() };
         let found = approve(target.clone(), &rules).err().unwrap_or_default();
@@ -387,7 +388,7 @@ fn a_loop_whose_file_lies_on_the_target_is_no_source_for_it() {
     let image = fixture.over("loop4", (7, 4), &[]);
     fixture.write(&format!("{image}/loop/backing_file"), "/media/a/backup.img\n");
     let system = fixture.system();
-    let source = system.source_at(Path::new("/dev/loop4")).unwrap();
+    let source = system.storage(Path::new("/dev/loop4")).unwrap();
     let rules = Rules { unmount: true, source: Some(source), ..Rules::default() };
     let refusals = approve(system.facts(Path::new("/dev/sdb")).unwrap(), &rules).unwrap_err();
     assert_eq!(

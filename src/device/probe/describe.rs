@@ -177,6 +177,7 @@ impl Snapshot<'_> {
             uses: self.uses(at),
             system: self.system_needs(at),
             backing_file: backing_file(&self.graph.nodes[whole]),
+            storage: self.storage_of_device(at),
         }
     }
 
@@ -203,7 +204,7 @@ fn fs_label(udev: &HashMap<String, String>) -> Option<String> {
 
 fn backing_file(node: &Node) -> Option<PathBuf> {
     match &node.layer {
-        Layer::Loop { backing } => backing.clone(),
+        Layer::Loop { backing, .. } => backing.clone(),
         Layer::Plain | Layer::Dm { .. } | Layer::Md => None,
     }
 }

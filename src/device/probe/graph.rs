@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::{System, names, parse, text};
 use crate::device::facts::User;
+use crate::device::storage::Id;
 
 /// Index into [`Graph::nodes`].
 pub(super) type At = usize;
@@ -45,6 +46,8 @@ pub(super) enum Layer {
     /// File or device behind it; `None` = not set up.
     Loop {
         backing: Option<PathBuf>,
+        /// The same as a file, whatever its name is by now.
+        file: Option<Id>,
     },
 }
 
@@ -62,6 +65,14 @@ impl Node {
         match &self.layer {
             Layer::Dm { name, .. } => format!("{} {name}", self.name),
             Layer::Plain | Layer::Md | Layer::Loop { .. } => self.name.clone(),
+        }
+    }
+
+    /// The file behind a loop device.
+    pub(super) fn file(&self) -> Option<Id> {
+        match &self.layer {
+            Layer::Loop { file, .. } => *file,
+            Layer::Plain | Layer::Dm { .. } | Layer::Md => None,
         }
     }
 
@@ -99,7 +110,7 @@ impl Graph {
     pub(super) fn read(system: &System) -> Self {
         let list = system.root.join("sys/dev/block");
         let mut nodes: Vec<Node> =
-            names(&list).iter().filter_map(|number| node(&list, number)).collect();
+            names(&list).iter().filter_map(|number| node(system, &list, number)).collect();
         let names: HashMap<String, At> =
             nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
         for node in &mut nodes {
@@ -150,7 +161,7 @@ impl Graph {
         let mut above: Vec<At> =
             self.nodes[at].holders.iter().filter_map(|name| self.by_name(name)).collect();
         for (over, node) in self.nodes.iter().enumerate() {
-            if let Layer::Loop { backing: Some(backing) } = &node.layer
+            if let Layer::Loop { backing: Some(backing), .. } = &node.layer
                 && backing.starts_with("/dev")
                 && over != at
                 && self.by_path(system, backing) == Some(at)
@@ -162,17 +173,18 @@ impl Graph {
     }
 }
 
-fn node(list: &Path, number: &str) -> Option<Node> {
+fn node(system: &System, list: &Path, number: &str) -> Option<Node> {
     let rdev = parse::rdev(number)?;
     let dir = resolve(list, &std::fs::read_link(list.join(number)).ok()?);
     let name = dir.file_name()?.to_str()?.to_owned();
     let event = parse::uevent(&text(&dir.join("uevent")).unwrap_or_default());
     let partition = event.get("DEVTYPE").is_some_and(|kind| kind == "partition");
     let dev_name = event.get("DEVNAME").cloned().unwrap_or_else(|| name.replace('!', "/"));
-    let layer = if partition { Layer::Plain } else { layer(&dir, &name) };
+    let path = Path::new("/dev").join(dev_name);
+    let layer = if partition { Layer::Plain } else { layer(system, &dir, &name, &path) };
     Some(Node {
         rdev,
-        path: Path::new("/dev").join(dev_name),
+        path,
         // Set to the right disk once all are known.
         disk: partition.then_some(0),
         // A partition has no slaves.
@@ -185,7 +197,7 @@ fn node(list: &Path, number: &str) -> Option<Node> {
     })
 }
 
-fn layer(dir: &Path, name: &str) -> Layer {
+fn layer(system: &System, dir: &Path, name: &str, node: &Path) -> Layer {
     let is = |prefix: &str| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
@@ -197,8 +209,10 @@ fn layer(dir: &Path, name: &str) -> Layer {
     }
     if is("loop") {
         let backing = text(&dir.join("loop/backing_file"));
-        let backing = backing.map(|file| file.strip_suffix(" (deleted)").unwrap_or(&file).into());
-        return Layer::Loop { backing };
+        let backing: Option<PathBuf> =
+            backing.map(|file| file.strip_suffix(" (deleted)").unwrap_or(&file).into());
+        let file = backing.as_deref().and_then(|path| system.loop_file(node, path));
+        return Layer::Loop { backing, file };
     }
     Layer::Plain
 }

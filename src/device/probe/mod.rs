@@ -12,15 +12,17 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::device::facts::{Facts, Identity};
-use crate::device::policy::SourceAt;
+use crate::device::facts::{Bus, Facts, Identity};
+use crate::device::storage::{Id, Storage};
 use crate::error::{Context as _, Error, Result};
+use crate::sys::ioctl;
 use crate::text::{natural, printable_path};
 
 mod describe;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod graph;
+mod holders;
 pub mod parse;
 mod stack;
 #[cfg(test)]
@@ -44,6 +46,21 @@ pub enum NodeKind {
     Fifo,
     /// Socket.
     Socket,
+}
+
+/// A mounted filesystem.
+#[derive(Clone, Debug)]
+pub struct Mounted {
+    /// Its mount point.
+    pub at: PathBuf,
+    /// What it says it was mounted from.
+    pub source: PathBuf,
+    /// Its type.
+    pub fs: String,
+    /// The device it lies on, where it is one.
+    pub device: Option<Facts>,
+    /// Whether the path that was asked about is the mount point.
+    pub whole: bool,
 }
 
 /// Says what a path names. A test without root cannot make device nodes and brings its own.
@@ -134,17 +151,62 @@ impl System {
         text(&sensor.join("temp1_input"))?.parse().ok()
     }
 
-    /// On which devices a file (or a block device that is read as a source) lies.
-    pub fn source_at(&self, path: &Path) -> Result<SourceAt> {
+    /// A regular file that stands for a device: who uses it, and what it lies on.
+    pub fn file_facts(&self, path: &Path) -> Result<Facts> {
+        let shown = || printable_path(path);
+        let path = self.canonical(path).context(|| format!("cannot find {}", shown()))?;
+        let meta =
+            fs::metadata(self.real(&path)).context(|| format!("cannot look at {}", shown()))?;
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let snapshot = Snapshot::read(self);
+        Ok(Facts {
+            name,
+            size: meta.len(),
+            bus: Bus::File,
+            uses: snapshot.uses_of_file(&path),
+            storage: snapshot.storage_of_file(&path),
+            path,
+            ..Facts::default()
+        })
+    }
+
+    /// A file, folder or block device as storage: what it is, and what it lies on.
+    pub fn storage(&self, path: &Path) -> Result<Storage> {
         let shown = || printable_path(path);
         let path = self.canonical(path).context(|| format!("cannot find {}", shown()))?;
         let kind = self.kind(&path).context(|| format!("cannot look at {}", shown()))?;
         let snapshot = Snapshot::read(self);
-        let chain = match kind {
-            NodeKind::Block(major, minor) => snapshot.chain_of_device((major, minor)),
-            _ => snapshot.chain_of_file(&path),
+        Ok(match kind {
+            NodeKind::Block(major, minor) => match snapshot.graph.by_rdev((major, minor)) {
+                Some(at) => Storage { path, ..snapshot.storage_of_device(at) },
+                // Unknown to /sys, and still that device.
+                None => Storage { path, itself: vec![Id::Device(major, minor)], below: Vec::new() },
+            },
+            _ => snapshot.storage_of_file(&path),
+        })
+    }
+
+    /// The mounted filesystem that a path lies on. `Err` where there is no such path.
+    pub fn mounted(&self, path: &Path) -> io::Result<Option<Mounted>> {
+        let path = self.canonical(path)?;
+        Ok(Snapshot::read(self).mounted(&path))
+    }
+
+    /// A file's number.
+    fn file_id(&self, path: &Path) -> Option<Id> {
+        let meta = fs::metadata(self.real(path)).ok()?;
+        Some(Id::File(meta.dev(), meta.ino()))
+    }
+
+    /// The file behind a loop device: as its driver says, for those who may ask; else by the name in /sys, which
+    /// may be that of another mount namespace.
+    fn loop_file(&self, node: &Path, backing: &Path) -> Option<Id> {
+        let asked = || {
+            // Only of the running system; a copy of its files has no driver.
+            let device = fs::File::open(node).ok().filter(|_| self.root == Path::new("/"))?;
+            ioctl::loop_file(&device).ok().map(|(dev, ino)| Id::File(dev, ino))
         };
-        Ok(SourceAt { path, chain })
+        asked().or_else(|| self.file_id(backing).filter(|_| !backing.starts_with("/dev")))
     }
 
     /// The path with all links resolved, as seen from this system's root.

@@ -11,6 +11,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use crate::device::facts::Grip;
+
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -111,6 +113,54 @@ fn swap(line: &[u8]) -> Option<Swap> {
     let (name, kind) = (unescape_octal(fields.next()?), fields.next()?);
     let name = name.strip_suffix(b" (deleted)").unwrap_or(&name).to_vec();
     Some(Swap { path: PathBuf::from(OsString::from_vec(name)), file: kind == b"file" })
+}
+
+/// One line of /proc/locks that stands for something held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// A lock or a lease.
+    pub grip: Grip,
+    /// Who took it; `None` for a lock of an open file.
+    pub pid: Option<u32>,
+    /// Device of the filesystem.
+    pub device: (u32, u32),
+    /// The file.
+    pub inode: u64,
+}
+
+/// The lines of /proc/locks but those that wait (`->`).
+pub fn locks(text: &[u8]) -> Vec<Lock> {
+    String::from_utf8_lossy(text).lines().filter_map(lock).collect()
+}
+
+/// `1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`; numbers of devices are hexadecimal.
+fn lock(line: &str) -> Option<Lock> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let grip = match *fields.get(1)? {
+        "FLOCK" | "POSIX" | "OFDLCK" => Grip::Lock,
+        "LEASE" | "DELEG" => Grip::Lease,
+        _ => return None,
+    };
+    let mut place = fields.get(5)?.split(':');
+    let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
+    let device = (hex()?, hex()?);
+    let inode = place.next()?.parse().ok()?;
+    let pid = fields.get(4)?.parse().ok().filter(|pid| *pid != 0);
+    Some(Lock { grip, pid, device, inode })
+}
+
+/// Device and inode of the files that a process has mapped so that its writes reach them, from
+/// /proc/PID/maps: `7f..-7f.. rw-s 00000000 fd:00 2531452 /path`.
+pub fn shared_writable(text: &[u8]) -> Vec<((u32, u32), u64)> {
+    let mapping = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let rights = fields.next()?.as_bytes();
+        let (major, minor) = fields.nth(1)?.split_once(':')?;
+        let hex = |text| u32::from_str_radix(text, 16).ok();
+        let file = ((hex(major)?, hex(minor)?), fields.next()?.parse().ok()?);
+        (rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's')).then_some(file)
+    };
+    String::from_utf8_lossy(text).lines().filter_map(mapping).collect()
 }
 
 /// `KEY=VALUE` lines of a uevent file.

@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::graph::{At, Graph, Layer};
+use super::graph::{At, Graph, Layer, Node};
+use super::holders;
 use super::parse::{self, Mount, Swap};
-use super::{System, bytes, names, text};
+use super::{Mounted, System, bytes, names, text};
 use crate::device::facts::{Use, User};
-use crate::device::policy::Link;
+use crate::device::storage::{Id, Link, Storage};
 use crate::text::printable_path;
 
 /// Where a system keeps what it cannot run without.
@@ -104,6 +105,14 @@ impl<'a> Snapshot<'a> {
         (0..self.mounts.len()).filter(covers).max_by_key(depth)
     }
 
+    /// The mounted filesystem that a path lies on.
+    pub(super) fn mounted(&self, path: &Path) -> Option<Mounted> {
+        let at = self.mount_of(path)?;
+        let Mount { at: point, source, fs, .. } = self.mounts[at].clone();
+        let device = self.devices_below(at, 0).first().map(|device| self.facts(*device));
+        Some(Mounted { whole: point == path, at: point, source, fs, device })
+    }
+
     /// The devices that a file lies on.
     fn devices_of_file(&self, path: &Path) -> Vec<At> {
         self.mount_of(path).map_or_else(Vec::new, |mount| self.devices_below(mount, 0))
@@ -144,7 +153,7 @@ impl<'a> Snapshot<'a> {
         let mut below: Vec<At> =
             node.slaves.iter().filter_map(|name| self.graph.by_name(name)).collect();
         below.extend(node.disk);
-        if let Layer::Loop { backing: Some(backing) } = &node.layer {
+        if let Layer::Loop { backing: Some(backing), .. } = &node.layer {
             match self.graph.by_path(self.system, backing) {
                 Some(device) => below.push(device),
                 None => below.extend(self.devices_of_file(backing)),
@@ -284,20 +293,62 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// A device that is read as a source, and all below it.
-    pub(super) fn chain_of_device(&self, rdev: (u32, u32)) -> Vec<Link> {
-        let Some(at) = self.graph.by_rdev(rdev) else {
-            return Vec::new();
-        };
-        self.links(&[at], None)
+    /// A device, and all below it.
+    pub(super) fn storage_of_device(&self, at: At) -> Storage {
+        let node = &self.graph.nodes[at];
+        let mut itself = vec![id(node)];
+        itself.extend(self.graph.partitions(at).map(|part| id(&self.graph.nodes[part])));
+        itself.extend(node.file());
+        // The first link is the device itself.
+        let below = self.links(&[at], None).into_iter().filter(|link| !itself.contains(&link.id));
+        Storage { path: node.known_as(), below: below.collect(), itself }
     }
 
-    /// All devices below a file.
-    pub(super) fn chain_of_file(&self, path: &Path) -> Vec<Link> {
-        let Some(mount) = self.mount_of(path) else {
-            return Vec::new();
+    /// A file, or the folder of one that is not there yet, and all devices below.
+    pub(super) fn storage_of_file(&self, path: &Path) -> Storage {
+        let itself = self.file_id(path, 0).into_iter().collect();
+        let below = self.mount_of(path).map_or_else(Vec::new, |mount| {
+            self.links(&self.devices_below(mount, 0), Some(&self.mounts[mount].at))
+        });
+        Storage { path: path.to_owned(), itself, below }
+    }
+
+    /// A file's number; on an overlay that of the file in the upper layer, where it has one: that is what is
+    /// written (Documentation/filesystems/overlayfs.rst, "Non-directories").
+    fn file_id(&self, path: &Path, depth: u8) -> Option<Id> {
+        let upper = || {
+            let mount = &self.mounts[self.mount_of(path)?];
+            let option = |text: &str| text.strip_prefix("upperdir=").map(PathBuf::from);
+            let folder =
+                mount.options.split(',').find_map(option).filter(|_| mount.fs == "overlay")?;
+            let file = folder.join(path.strip_prefix(&mount.at).ok()?);
+            (depth < 4 && file.is_absolute()).then(|| self.file_id(&file, depth + 1))?
         };
-        self.links(&self.devices_below(mount, 0), Some(&self.mounts[mount].at))
+        upper().or_else(|| self.system.file_id(path))
+    }
+
+    /// Who keeps a file to himself: loop devices over it with all that uses them, swap, programs.
+    pub(super) fn uses_of_file(&self, path: &Path) -> Vec<Use> {
+        let Some(file) = self.file_id(path, 0) else { return Vec::new() };
+        let mut uses = Vec::new();
+        let add = |by: User| Use { device: path.to_owned(), by };
+        for (at, node) in self.graph.nodes.iter().enumerate() {
+            if node.file() == Some(file) {
+                let mount = |used: Use| match used.by {
+                    User::Mount { at } => Some(at),
+                    _ => None,
+                };
+                let mounts = self.uses(at).into_iter().filter_map(mount).collect();
+                uses.push(add(User::Loop { name: node.name.clone(), mounts }));
+            }
+        }
+        let swap = |swap: &Swap| swap.file && self.file_id(&swap.path, 0) == Some(file);
+        if self.swaps.iter().any(swap) {
+            uses.push(add(User::Swap));
+        }
+        let on = self.mount_of(path).map(|mount| self.mounts[mount].rdev);
+        uses.extend(holders::of_file(self.system, file, on).into_iter().map(add));
+        uses
     }
 
     fn links(&self, starts: &[At], mounted_at: Option<&PathBuf>) -> Vec<Link> {
@@ -317,10 +368,16 @@ impl<'a> Snapshot<'a> {
                 (None, None) => "is the target itself".to_owned(),
                 (None, Some(_)) => format!("lies on {}", below()),
             };
-            Link { rdev: node.rdev, how }
+            // A loop device is its file as well.
+            let ids = std::iter::once(id(node)).chain(node.file());
+            ids.map(|id| Link { id, how: how.clone() }).collect::<Vec<_>>()
         };
-        self.closure(starts).into_iter().map(link).collect()
+        self.closure(starts).into_iter().flat_map(link).collect()
     }
+}
+
+fn id(node: &Node) -> Id {
+    Id::Device(node.rdev.0, node.rdev.1)
 }
 
 /// `a`, `a and b`, `a, b and c`.

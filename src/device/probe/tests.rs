@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::fixture::{Fixture, PORT, SATA, UsbStick};
 use super::{System, parse};
 use crate::device::facts::{Bus, Facts, Use, User};
+use crate::device::storage::Id;
 
 fn facts(fixture: &Fixture, path: &str) -> Facts {
     fixture.system().facts(Path::new(path)).unwrap()
@@ -377,22 +378,22 @@ fn sources_are_followed_to_every_device_below() {
     fixture.mount("253:0", "/media/me/data", "ext4", "/dev/mapper/luks");
     fixture.write("media/me/data/a.iso", "iso");
     let system = fixture.system();
-    let at = system.source_at(Path::new("/media/me/data/../data/a.iso")).unwrap();
+    let at = system.storage(Path::new("/media/me/data/../data/a.iso")).unwrap();
     assert_eq!(at.path, Path::new("/media/me/data/a.iso"));
-    let chain: Vec<((u32, u32), &str)> =
-        at.chain.iter().map(|link| (link.rdev, link.how.as_str())).collect();
+    let chain: Vec<(Id, &str)> = at.below.iter().map(|link| (link.id, link.how.as_str())).collect();
     let lies = "lies on /media/me/data, which is /dev/mapper/luks";
     assert_eq!(
         chain,
         [
-            ((253, 0), lies),
-            ((8, 17), &format!("{lies} on /dev/sdb1")),
-            ((8, 16), &format!("{lies} on /dev/sdb")),
+            (Id::Device(253, 0), lies),
+            (Id::Device(8, 17), &format!("{lies} on /dev/sdb1")),
+            (Id::Device(8, 16), &format!("{lies} on /dev/sdb")),
         ]
     );
-    let device = system.source_at(Path::new("/dev/sdb1")).unwrap();
-    assert_eq!(device.chain[0].how, "is the target itself");
-    assert_eq!(device.chain[1].how, "lies on /dev/sdb");
+    let device = system.storage(Path::new("/dev/sdb1")).unwrap();
+    assert_eq!(device.itself, [Id::Device(8, 17)]);
+    assert_eq!(device.below.len(), 1);
+    assert_eq!(device.below[0].how, "lies on /dev/sdb");
 }
 
 #[test]

@@ -15,16 +15,23 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::fcntl::{
+    AtFlags, FcntlArg, OFlag, RenameFlags, fcntl, open, openat, readlinkat, renameat, renameat2,
+};
+use nix::libc;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, setfsgid, setfsuid, unlinkat};
+use nix::sys::statfs::fstatfs;
+use nix::unistd::{
+    AccessFlags, Gid, Uid, UnlinkatFlags, faccessat, linkat, setfsgid, setfsuid, unlinkat,
+};
 
 use super::Invoker;
+use super::outputs::{self, Form, Found, Refusal, no};
 use crate::error::{Error, Kind, Result};
 use crate::text::printable_path;
 
@@ -62,9 +69,38 @@ impl Invoker {
     }
 
     /// Writes a whole file or none: into a temporary file beside it, then over its name. What was
-    /// there stays until then. A link of that name is replaced, not followed.
+    /// there stays until then. What is no file is written into, where it may be ([`outputs`]).
     pub fn save_atomically(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        if let Some(number) = outputs::descriptor(path) {
+            let saved = outputs::open_descriptor(number).and_then(|mut out| out.write_all(bytes));
+            return saved.map_err(|e| failed("write to", path, e));
+        }
         self.act("save", path, |place| place.save(bytes))
+    }
+
+    /// As [`Invoker::save_atomically`], but never over a file that is there.
+    pub fn save_new(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        self.act("save", path, |place| place.save_new(bytes))
+    }
+
+    /// Opens what text is written to as it comes: a new or emptied file, or what is no file.
+    pub fn text(&self, path: &Path) -> Result<File> {
+        match outputs::descriptor(path) {
+            Some(number) => {
+                outputs::open_descriptor(number).map_err(|e| failed("write to", path, e))
+            }
+            None => self.act("create", path, Place::text),
+        }
+    }
+
+    /// What is where an output may go; an error where it may not, or where nothing can be made.
+    pub fn look(&self, path: &Path, form: Form) -> Result<Found> {
+        match outputs::descriptor(path) {
+            Some(number) => outputs::open_descriptor(number)
+                .and_then(|file| outputs::judge_descriptor(&file, form))
+                .map_err(|e| failed("write to", path, e)),
+            None => self.act("create", path, |place| place.look_whether_it_can_be_made(form)),
+        }
     }
 
     /// Gives a file its name: `path` in its own folder, over what has that name. A link of that
@@ -103,15 +139,11 @@ impl Invoker {
         path: &Path,
         task: impl Fn(&Place) -> io::Result<T> + Sync,
     ) -> Result<T> {
-        let Some(name) = path.file_name() else {
+        let Some((parent, name)) = outputs::parts(path) else {
             return Err(Error::new(
                 Kind::Io,
                 format!("'{}' is no name for a file", printable_path(path)),
             ));
-        };
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
         };
         let theirs = self.with_their_rights(|| task(&Place::of_user(parent, name)?));
         let error = match theirs {
@@ -120,7 +152,7 @@ impl Invoker {
         };
         let what = format!("cannot {verb} {}", printable_path(path));
         if !self.is_other() || error.kind() != io::ErrorKind::PermissionDenied {
-            return Err(Error::io(what, error));
+            return Err(failed(verb, path, error));
         }
         match Place::of_root(parent, name, self.home.as_deref()).and_then(|place| task(&place)) {
             Ok(done) => Ok(done),
@@ -168,6 +200,15 @@ impl Invoker {
     }
 }
 
+/// A refusal says its own kind; all else is what the system says.
+fn failed(verb: &str, path: &Path, error: io::Error) -> Error {
+    let name = printable_path(path);
+    match error.downcast::<Refusal>() {
+        Ok(Refusal { why, hint }) => Error::refused(format!("{name} {why}")).hint(hint),
+        Err(error) => Error::io(format!("cannot {verb} {name}"), error),
+    }
+}
+
 /// A name in an open folder: what is checked is what is used, whatever is renamed meanwhile.
 #[derive(Debug)]
 struct Place {
@@ -175,6 +216,8 @@ struct Place {
     name: OsString,
     /// Root's rights are in use, so an existing file must be root's too.
     of_root: bool,
+    /// The folder's path without links, for rules about places.
+    path: PathBuf,
 }
 
 const FOLDER: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
@@ -183,7 +226,7 @@ impl Place {
     /// Links on the way are followed, with the rights of the calling thread.
     fn of_user(parent: &Path, name: &OsStr) -> io::Result<Self> {
         let dir = open(parent, FOLDER, Mode::empty())?;
-        Ok(Self { dir, name: name.to_owned(), of_root: false })
+        Ok(Self { dir, name: name.to_owned(), of_root: false, path: outputs::real(parent) })
     }
 
     /// For places like /var/log, which the person may not write and root may: every folder on the
@@ -193,7 +236,7 @@ impl Place {
         let home = home.and_then(|home| home.metadata().ok()).map(|m| (m.dev(), m.ino()));
         let absolute = std::env::current_dir()?.join(parent);
         let mut dir = open("/", FOLDER, Mode::empty())?;
-        let mut seen = std::path::PathBuf::from("/");
+        let mut seen = PathBuf::from("/");
         for component in absolute.components() {
             let step = match component {
                 Component::Normal(step) => step,
@@ -218,10 +261,84 @@ impl Place {
                 return Err(other(format!("{} is the home of the user", printable_path(&seen))));
             }
         }
-        Ok(Self { dir, name: name.to_owned(), of_root: true })
+        Ok(Self { dir, name: name.to_owned(), of_root: true, path: outputs::real(parent) })
+    }
+
+    /// What has the name.
+    fn look(&self, form: Form) -> io::Result<Found> {
+        let stat = match fstatat(&self.dir, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => {
+                let folder = fstat(&self.dir)?;
+                return Ok(Found::New((folder.st_dev, folder.st_ino)));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let link = readlinkat(&self.dir, self.name.as_os_str()).ok();
+        let found = outputs::judge(&stat, form, link.as_deref().map(Path::new))?;
+        if matches!(found, Found::File(_)) {
+            self.check_replaceable(&stat)?;
+        }
+        Ok(found)
+    }
+
+    /// The same for what is about to be made.
+    fn look_for_a_place(&self, form: Form) -> io::Result<Found> {
+        let found = self.look(form)?;
+        if !matches!(found, Found::Stream { .. }) {
+            outputs::may_hold_files(&self.path, fstatfs(&self.dir)?.filesystem_type().0)?;
+        }
+        Ok(found)
+    }
+
+    /// Beforehand: with the rights that it will be made with.
+    fn look_whether_it_can_be_made(&self, form: Form) -> io::Result<Found> {
+        let found = self.look_for_a_place(form)?;
+        match found {
+            Found::Stream { .. } => drop(self.stream()?),
+            Found::New(_) | Found::File(_) => {
+                let rights = AccessFlags::W_OK | AccessFlags::X_OK;
+                faccessat(&self.dir, ".", rights, AtFlags::AT_EACCESS)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn text(&self) -> io::Result<File> {
+        match self.look_for_a_place(Form::Text)? {
+            Found::Stream { .. } => self.stream(),
+            Found::New(_) | Found::File(_) => self.create(CreateMode::Replace),
+        }
+    }
+
+    /// Opens what is no file, to write into it.
+    fn stream(&self) -> io::Result<File> {
+        // O_NONBLOCK: a pipe that nobody reads is an error, not a wait (fifo(7)); O_NOCTTY: a terminal stays
+        // what it was.
+        let flags = OFlag::O_WRONLY
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_CLOEXEC
+            | OFlag::O_NONBLOCK
+            | OFlag::O_NOCTTY;
+        let stream = openat(&self.dir, self.name.as_os_str(), flags, Mode::empty()).map_err(
+            |e| match e {
+                Errno::ENXIO => no("is a pipe that nobody reads", "start its reader first"),
+                e => e.into(),
+            },
+        )?;
+        // Another thing may have taken the name since it was looked at.
+        match outputs::judge(&fstat(&stream)?, Form::Text, None)? {
+            Found::Stream { .. } => {}
+            Found::New(_) | Found::File(_) => {
+                return Err(other("it changed while it was opened".into()));
+            }
+        }
+        fcntl(&stream, FcntlArg::F_SETFL(OFlag::empty()))?;
+        Ok(File::from(stream))
     }
 
     fn create(&self, mode: CreateMode) -> io::Result<File> {
+        self.look_for_a_place(Form::Whole)?;
         match (self.create_new(&self.name), mode) {
             (Err(Errno::EEXIST), CreateMode::Replace) => {
                 let file = self.existing()?;
@@ -253,7 +370,9 @@ impl Place {
         let file =
             openat(&self.dir, self.name.as_os_str(), flags, Mode::empty()).map_err(
                 |e| match e {
-                    Errno::ELOOP => other("it is a link, and links are not followed".into()),
+                    Errno::ELOOP => {
+                        no("is a link, and links are not followed", "name the file itself")
+                    }
                     Errno::ENXIO => other("it is not a regular file".into()),
                     e => e.into(),
                 },
@@ -263,13 +382,13 @@ impl Place {
     }
 
     fn rename(&self, name: &OsStr) -> io::Result<()> {
-        if self.of_root {
-            match fstatat(&self.dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(stat) => self.check_replaceable(&stat)?,
-                Err(Errno::ENOENT) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let there = Self {
+            dir: self.dir.try_clone()?,
+            name: name.to_owned(),
+            of_root: self.of_root,
+            path: self.path.clone(),
+        };
+        there.look_for_a_place(Form::Whole)?;
         renameat(&self.dir, self.name.as_os_str(), &self.dir, name)?;
         self.sync_folder();
         Ok(())
@@ -285,17 +404,55 @@ impl Place {
     }
 
     fn save(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.of_root {
-            match fstatat(&self.dir, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(stat) => self.check_replaceable(&stat)?,
-                Err(Errno::ENOENT) => {}
-                Err(e) => return Err(e.into()),
-            }
+        if let Found::Stream { .. } = self.look_for_a_place(Form::Text)? {
+            return self.stream()?.write_all(bytes);
         }
+        self.save_by(bytes, |temporary| {
+            renameat(&self.dir, temporary, &self.dir, self.name.as_os_str())
+        })
+    }
+
+    /// Whether the name was free, and is this file's now.
+    fn save_new(&self, bytes: &[u8]) -> io::Result<bool> {
+        if !matches!(self.look_for_a_place(Form::Whole)?, Found::New(_)) {
+            return Ok(false);
+        }
+        let saved = self.save_by(bytes, |temporary| self.take_name(temporary));
+        match saved {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+            saved => saved.map(|()| true),
+        }
+    }
+
+    /// Gives a file the name, unless somebody was quicker. By renameat2(2); a second name and the removal of the
+    /// first where the filesystem has no such rename (NFS); where it has no second names either (FAT), between
+    /// looking and renaming another run could be lost, in the same microseconds.
+    fn take_name(&self, temporary: &OsStr) -> nix::Result<()> {
+        let name = self.name.as_os_str();
+        let keep = RenameFlags::RENAME_NOREPLACE;
+        match renameat2(&self.dir, temporary, &self.dir, name, keep) {
+            Err(Errno::EINVAL | Errno::ENOSYS) => {}
+            done => return done,
+        }
+        match linkat(&self.dir, temporary, &self.dir, name, AtFlags::empty()) {
+            Ok(()) => unlinkat(&self.dir, temporary, UnlinkatFlags::NoRemoveDir),
+            Err(Errno::EPERM | Errno::EOPNOTSUPP) => {
+                renameat(&self.dir, temporary, &self.dir, name)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn save_by(
+        &self,
+        bytes: &[u8],
+        name: impl FnOnce(&OsStr) -> nix::Result<()>,
+    ) -> io::Result<()> {
         let (temporary, mut file) = self.create_temporary()?;
-        let saved = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| {
-            Ok(renameat(&self.dir, temporary.as_os_str(), &self.dir, self.name.as_os_str())?)
-        });
+        let saved = file
+            .write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(name(temporary.as_os_str())?));
         if saved.is_err() {
             // The first error is the one to tell.
             unlinkat(&self.dir, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).ok();
@@ -350,240 +507,4 @@ fn other(why: String) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-    use std::path::PathBuf;
-
-    use nix::unistd::{geteuid, getgroups, mkfifo};
-
-    use super::*;
-
-    const USER: u32 = 12345;
-    const SECRET: &str = "root's own";
-
-    /// A home of a user who is not us, and what an attacker would like to reach.
-    struct Lab {
-        dir: tempfile::TempDir,
-        home: PathBuf,
-        user: Invoker,
-    }
-
-    impl Lab {
-        /// `None` without root: there is nobody else to act for.
-        fn new() -> Option<Self> {
-            if !geteuid().is_root() {
-                eprintln!("SKIPPED: needs root");
-                return None;
-            }
-            let dir = tempfile::tempdir().unwrap();
-            fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-            let home = dir.path().join("home");
-            fs::create_dir(&home).unwrap();
-            chown(&home, Some(USER), Some(USER)).unwrap();
-            let user = Invoker { uid: USER, gid: USER, groups: vec![], home: Some(home.clone()) };
-            Some(Self { dir, home, user })
-        }
-
-        /// A folder of this owner, 0755.
-        fn folder(&self, name: &str, owner: u32) -> PathBuf {
-            let folder = self.dir.path().join(name);
-            fs::create_dir(&folder).unwrap();
-            chown(&folder, Some(owner), Some(owner)).unwrap();
-            folder
-        }
-
-        fn secret(&self) -> PathBuf {
-            let secret = self.dir.path().join("secret");
-            fs::write(&secret, SECRET).unwrap();
-            fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
-            secret
-        }
-    }
-
-    fn owner(path: &Path) -> (u32, u32) {
-        let metadata = fs::symlink_metadata(path).unwrap();
-        (metadata.uid(), metadata.gid())
-    }
-
-    /// Everything below the folder, itself included.
-    fn tree(folder: &Path) -> Vec<PathBuf> {
-        let mut all = vec![folder.to_owned()];
-        for entry in fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_dir() {
-                all.extend(tree(&entry.path()));
-            } else {
-                all.push(entry.path());
-            }
-        }
-        all
-    }
-
-    #[test]
-    fn what_root_makes_for_a_user_belongs_to_the_user() {
-        let Some(lab) = Lab::new() else { return };
-        let state = lab.user.state_dir_with(None).unwrap();
-        lab.user.create_dir_all(&state).unwrap();
-        lab.user.create_dir_all(&state).unwrap();
-        let csv = state.join("run.csv");
-        lab.user
-            .create(&csv, CreateMode::NewOnly)
-            .unwrap()
-            .write_all(b"a longer first run")
-            .unwrap();
-        lab.user.create(&csv, CreateMode::NewOnly).unwrap_err();
-        lab.user.create(&csv, CreateMode::Replace).unwrap().write_all(b"second").unwrap();
-        assert_eq!(fs::read(&csv).unwrap(), b"second");
-        let record = state.join("run.json");
-        lab.user.save_atomically(&record, b"one").unwrap();
-        lab.user.save_atomically(&record, b"two").unwrap();
-        assert_eq!(fs::read(&record).unwrap(), b"two");
-
-        let all = tree(&lab.home);
-        assert_eq!(all.len(), 6, "home, three folders, two files, no temporary one: {all:?}");
-        for path in all {
-            assert_eq!(owner(&path), (USER, USER), "{path:?}");
-        }
-        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
-    }
-
-    #[test]
-    fn planted_links_are_refused_and_their_targets_untouched() {
-        let Some(lab) = Lab::new() else { return };
-        let (secret, etc) = (lab.secret(), lab.folder("etc", 0));
-        symlink(&secret, lab.home.join("link")).unwrap();
-        symlink(etc.join("new"), lab.home.join("dangling")).unwrap();
-        symlink(&etc, lab.home.join("folder")).unwrap();
-        fs::hard_link(&secret, lab.home.join("hard")).unwrap();
-        mkfifo(&lab.home.join("fifo"), Mode::from_bits_truncate(0o666)).unwrap();
-        chown(lab.home.join("fifo"), Some(USER), Some(USER)).unwrap();
-
-        for name in ["link", "dangling", "folder", "folder/new", "hard", "fifo"] {
-            for mode in [CreateMode::NewOnly, CreateMode::Replace] {
-                let error = lab.user.create(&lab.home.join(name), mode).unwrap_err();
-                assert_eq!(error.kind(), Kind::Io, "{name} {mode:?}: {error}");
-            }
-        }
-        lab.user.save_atomically(&lab.home.join("folder/new"), b"x").unwrap_err();
-        lab.user.create_dir_all(&lab.home.join("folder/new")).unwrap_err();
-        // Saving puts a new file in the place of a link.
-        for name in ["link", "dangling", "hard"] {
-            lab.user.save_atomically(&lab.home.join(name), b"mine").unwrap();
-            assert_eq!(owner(&lab.home.join(name)), (USER, USER), "{name}");
-            assert_eq!(fs::read(lab.home.join(name)).unwrap(), b"mine", "{name}");
-        }
-        assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
-        assert_eq!(owner(&secret), (0, 0));
-        assert_eq!(tree(&etc), [etc], "nothing was made there");
-    }
-
-    #[test]
-    fn a_folder_of_root_in_the_home_is_an_error_and_stays_as_it_is() {
-        let Some(lab) = Lab::new() else { return };
-        let state = lab.home.join(".local");
-        fs::create_dir(&state).unwrap();
-        fs::write(state.join("old"), "old").unwrap();
-        for name in ["new", "old"] {
-            let error = lab.user.create(&state.join(name), CreateMode::Replace).unwrap_err();
-            assert!(error.message().contains("as user 12345: Permission denied"), "{error}");
-            assert!(error.advice().unwrap().contains("does not belong to root"), "{error}");
-            lab.user.save_atomically(&state.join(name), b"x").unwrap_err();
-        }
-        lab.user.create_dir_all(&state.join("state/mediawriter")).unwrap_err();
-        assert_eq!(fs::read_to_string(state.join("old")).unwrap(), "old");
-        assert_eq!(tree(&state).len(), 2);
-    }
-
-    #[test]
-    fn root_writes_where_only_root_may_and_nobody_else_could_set_a_trap() {
-        let Some(lab) = Lab::new() else { return };
-        let (secret, log) = (lab.secret(), lab.folder("log", 0));
-        let file = log.join("x.csv");
-        lab.user.create(&file, CreateMode::NewOnly).unwrap().write_all(b"one").unwrap();
-        lab.user.create(&file, CreateMode::NewOnly).unwrap_err();
-        lab.user.create(&file, CreateMode::Replace).unwrap().write_all(b"2").unwrap();
-        assert_eq!((fs::read(&file).unwrap(), owner(&file)), (b"2".to_vec(), (0, 0)));
-        lab.user.save_atomically(&file, b"three").unwrap();
-        assert_eq!((fs::read(&file).unwrap(), owner(&file)), (b"three".to_vec(), (0, 0)));
-
-        fs::write(log.join("of-another"), "another's").unwrap();
-        chown(log.join("of-another"), Some(1), Some(1)).unwrap();
-        symlink(&secret, log.join("link")).unwrap();
-        fs::hard_link(&secret, log.join("hard")).unwrap();
-        symlink(&log, lab.dir.path().join("way")).unwrap();
-        lab.folder("of-daemon", 1);
-        let mut paths: Vec<PathBuf> =
-            ["of-another", "link", "hard"].iter().map(|name| log.join(name)).collect();
-        paths.push(lab.dir.path().join("way/new"));
-        paths.push(lab.dir.path().join("of-daemon/new"));
-        paths.push(lab.home.join("../way/new"));
-        for path in paths {
-            lab.user.create(&path, CreateMode::Replace).unwrap_err();
-            lab.user.save_atomically(&path, b"x").unwrap_err();
-        }
-        assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
-        assert_eq!(fs::read_to_string(log.join("of-another")).unwrap(), "another's");
-        assert_eq!(tree(&log).len(), 5);
-
-        let user = Invoker { home: Some(log.clone()), ..lab.user };
-        let error = user.create(&log.join("new"), CreateMode::NewOnly).unwrap_err();
-        assert!(error.advice().unwrap().contains("is the home of the user"), "{error}");
-    }
-
-    #[test]
-    fn groups_are_the_users_and_not_those_of_root() {
-        let Some(lab) = Lab::new() else { return };
-        let shared = |name: &str, group: u32| {
-            let folder = lab.home.join(name);
-            fs::create_dir(&folder).unwrap();
-            chown(&folder, Some(0), Some(group)).unwrap();
-            fs::set_permissions(&folder, Permissions::from_mode(0o770)).unwrap();
-            folder.join("file")
-        };
-        let (roots, team) = (shared("roots", 0), shared("team", 777));
-        let member = Invoker { groups: vec![777], ..lab.user.clone() };
-        let groups_before = getgroups().unwrap();
-        member.create(&team, CreateMode::NewOnly).unwrap();
-        assert_eq!(owner(&team), (USER, USER));
-        lab.user.create(&team, CreateMode::Replace).unwrap_err();
-        lab.user.create(&roots, CreateMode::NewOnly).unwrap_err();
-        // Only the thread that made the file ever had other ids.
-        assert_eq!(getgroups().unwrap(), groups_before);
-        assert_eq!(setfsuid(Uid::from_raw(u32::MAX)).as_raw(), 0);
-        assert_eq!(setfsgid(Gid::from_raw(u32::MAX)).as_raw(), 0);
-    }
-
-    #[test]
-    fn an_id_that_cannot_be_taken_on_is_an_error_and_no_file() {
-        let Some(lab) = Lab::new() else { return };
-        for (uid, gid) in [(u32::MAX, USER), (USER, u32::MAX)] {
-            let nobody = Invoker { uid, gid, ..lab.user.clone() };
-            let error =
-                nobody.create(&lab.dir.path().join("file"), CreateMode::NewOnly).unwrap_err();
-            assert!(error.message().contains("does not let us act"), "{error}");
-        }
-        assert_eq!(tree(lab.dir.path()).len(), 2);
-    }
-
-    #[test]
-    fn without_sudo_files_are_made_as_ourselves_and_links_are_refused_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let me = Invoker { home: Some(dir.path().to_owned()), ..Invoker::ourselves() };
-        let state = me.state_dir_with(None).unwrap();
-        me.create_dir_all(&state).unwrap();
-        let file = state.join("run.json");
-        me.save_atomically(&file, b"content").unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"content");
-        assert_eq!(fs::metadata(&file).unwrap().uid(), geteuid().as_raw());
-        symlink(&file, dir.path().join("link")).unwrap();
-        let error = me.create(&dir.path().join("link"), CreateMode::Replace).unwrap_err();
-        assert!(error.message().ends_with("it is a link, and links are not followed"), "{error}");
-        assert_eq!(fs::read(&file).unwrap(), b"content");
-        for path in ["", "/", "a/.."] {
-            me.create(Path::new(path), CreateMode::NewOnly).unwrap_err();
-        }
-        let missing = me.create(&dir.path().join("no/\x1b[2J"), CreateMode::NewOnly).unwrap_err();
-        assert!(missing.message().contains(r"no/\u{1b}[2J: No such file"), "{missing}");
-    }
-}
+mod tests;

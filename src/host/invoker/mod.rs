@@ -16,6 +16,7 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 pub mod files;
+pub mod outputs;
 pub mod passwd;
 
 pub use files::CreateMode;

@@ -223,7 +223,9 @@ pub(super) fn holders(facts: &Facts) -> Vec<String> {
         | User::Lvm { name }
         | User::Dm { name }
         | User::Md { name }
+        | User::Loop { name, .. }
         | User::Other { name } => Some(name.clone()),
+        User::Program { name, .. } => name.clone(),
         User::Zfs { pool } => Some(pool.clone()),
         User::Btrfs { uuid } => Some(uuid.clone()),
     };
