@@ -1,16 +1,19 @@
 //! mediawriter makes install media and proves them: it writes an image to a stick around the page
 //! cache, logs every second, reads everything back and compares.
 //!
-//! A line uses lines below it: tests/architecture.rs has the exact table, docs/design.md the data
-//! flow.
+//! A line uses lines below it: tests/house/architecture.rs has the exact table, docs/design.md the
+//! data flow.
 //!
 //! ```text
 //! cli                            what was typed becomes a job; wires everything together
+//! bench                          profiles, tests with many I/Os in flight, real capacities
 //! flow   report   ui             flash, verify, discard; records and reports; screens and logs
-//! device   source   host         block devices; where images come from; the computer, the caller
-//! analysis   windows   clone     verdicts over speeds; Windows discs and devices as images
-//! catalog  proof  decode         images with a name; who signed a list; images out of compressed files
-//! meter   image   digest         rows of one second; what an image is; SHA-256, chunk maps, lists
+//! windows   clone                Windows discs and devices as images
+//! device   source                block devices; where images come from
+//! host  decode  analysis  chart  the computer, the caller; images out of compressed files; verdicts
+//!                                over speeds; what is drawn of them
+//! catalog  meter  image          images with a name; rows of one second; what an image is
+//! proof   digest                 who signed a list of digests; SHA-256, chunk maps, lists
 //! event  error  units  time  text  cancel        vocabulary
 //! sys                            the only unsafe code: ioctls, aligned buffers
 //! ```
@@ -37,6 +40,7 @@ pub mod analysis;
 pub mod bench;
 pub mod cancel;
 pub mod catalog;
+pub mod chart;
 pub mod cli;
 pub mod clone;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! What the manual says beyond the tree of the command line. `tests/manual.rs` parses the examples.
+//! What the manual says beyond the tree of the command line. `tests/house/manual_pages.rs` parses the examples.
 
 /// What the program does on signals.
 pub(crate) const SIGNALS: &[(&str, &str)] = &[

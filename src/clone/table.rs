@@ -11,9 +11,9 @@ use std::ops::Range;
 use super::patch::Patch;
 use crate::error::{Context as _, Error, Result};
 use crate::image::bytes::{has, hex, le32, le64};
-use crate::image::crc32::crc32;
 use crate::image::{Health, ReadAt, Scheme, Table, View, guid_text};
 use crate::units::Bytes;
+use crc32fast::hash as crc32;
 
 /// What the copy's table should be.
 pub struct Wish<'a> {

@@ -157,9 +157,7 @@ impl Stream {
 }
 
 fn crc32(bytes: &[u8]) -> [u8; 4] {
-    let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    crc.sum().to_le_bytes()
+    crc32fast::hash(bytes).to_le_bytes()
 }
 
 /// The stream that ends at `end`.

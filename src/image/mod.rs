@@ -12,7 +12,6 @@
 
 mod boot;
 pub(crate) mod bytes;
-pub(crate) mod crc32;
 mod fs;
 mod kind;
 mod live;

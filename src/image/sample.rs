@@ -3,8 +3,8 @@
 //! Owns: nothing that ships. Each builder writes only the fields that its format needs, so a
 //! test reads as the specification does.
 
-use super::crc32::crc32;
 use super::fs::FatWidth;
+use crc32fast::hash as crc32;
 
 pub(crate) fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);

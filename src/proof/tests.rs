@@ -1,4 +1,4 @@
-//! The keys in the program; signatures are tested with gpg in tests/proof.rs.
+//! The keys in the program; signatures are tested with gpg in tests/engine/signatures.rs.
 
 use super::*;
 

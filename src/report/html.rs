@@ -4,11 +4,12 @@
 
 use std::fmt::Write as _;
 
-use super::chart::plot::{Axis, Curve, curve};
+use super::chart::curve;
 use super::chart::svg::{Palette, bars, escaped, fastest, latencies, small, speeds};
 use super::compare::{Group, groups};
 use super::runs::{Run, by_test};
 use super::table;
+use crate::chart::plot::{Axis, Curve};
 use crate::event::measure::Order;
 use crate::units::{Bytes, spoken};
 

@@ -1,10 +1,10 @@
 //! The chart below the progress line: the whole phase, a second in each column of dots until they
 //! are all used, then two seconds in each, and so on. Pure.
 
+use crate::chart::braille;
+use crate::chart::plot::{Column, Curve};
 use crate::event::Sample;
 use crate::meter::series;
-use crate::report::chart::braille;
-use crate::report::chart::plot::{Column, Curve};
 use crate::units::Rate;
 
 /// A chart of at most `height` lines, all shorter than `width`; nothing where there is nothing to

@@ -6,7 +6,7 @@
 //! The partition is *basic data*: Windows gives an EFI system partition no letter, and Setup would
 //! not find its own files. Firmware boots it all the same.
 
-use crate::image::crc32::crc32;
+use crc32fast::hash as crc32;
 
 const MIB: u64 = 1 << 20;
 /// Where the partition begins.

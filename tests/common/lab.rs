@@ -200,6 +200,8 @@ pub struct Output {
     /// The exit code; 128 + N after a death by signal N, as shells show it.
     pub code: i32,
     pub took: Duration,
+    /// Which process it was.
+    pub pid: u32,
 }
 
 impl Output {
@@ -292,6 +294,28 @@ pub fn command(home: &Path) -> Command {
     command
 }
 
+/// The same as the first process of a session of its own, whose number is its pid: so what it starts
+/// can be told from what others started, even after it has ended.
+pub fn command_in_session(home: &Path) -> Command {
+    let mut command = Command::new("setsid");
+    clean(&mut command, home);
+    command.arg(PROGRAM);
+    command
+}
+
+/// Command lines of what still runs in a session.
+pub fn running_in(session: u32) -> Vec<String> {
+    let in_session = |process: &Path| {
+        let stat = fs::read_to_string(process.join("stat")).ok()?;
+        // proc(5): the name, in which anything may stand, ends at the last bracket; then state, ppid, pgrp, session.
+        let field = stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.to_owned();
+        let line = fs::read(process.join("cmdline")).ok()?;
+        (field == session.to_string()).then(|| String::from_utf8_lossy(&line).replace('\0', " "))
+    };
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes.filter_map(|process| in_session(&process.path())).collect()
+}
+
 /// A clean environment for a program that starts ours.
 pub fn clean(command: &mut Command, home: &Path) {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
@@ -302,12 +326,19 @@ pub fn clean(command: &mut Command, home: &Path) {
 /// Runs a command to its end.
 pub fn finish(mut command: Command) -> Output {
     let start = Instant::now();
-    let output = command.output().unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    ended(command.spawn().unwrap(), start)
+}
+
+fn ended(child: Child, start: Instant) -> Output {
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
     Output {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         code: code(output.status),
         took: start.elapsed(),
+        pid,
     }
 }
 
@@ -363,7 +394,13 @@ impl Live {
     pub fn start(args: &[&str]) -> Self {
         let home = folder();
         let mut command = command(home.path());
-        command.args(args).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(args);
+        Self::begin(command, home)
+    }
+
+    /// A command that was made with this home.
+    pub fn begin(mut command: Command, home: tempfile::TempDir) -> Self {
+        command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let mut stderr = child.stderr.take().unwrap();
@@ -431,7 +468,8 @@ impl Live {
         self.seen.extend(self.events.try_iter());
         let lines = self.seen.iter().map(|event| format!("{event}\n"));
         let stderr = self.errors.take().unwrap().join().unwrap();
-        Output { stdout: lines.collect(), stderr, code: code(status), took }
+        let pid = self.child.id();
+        Output { stdout: lines.collect(), stderr, code: code(status), took, pid }
     }
 }
 
@@ -492,14 +530,9 @@ pub fn feed(mut command: Command, input: Vec<u8>) -> Output {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let writer = thread::spawn(move || stdin.write_all(&input).ok());
-    let output = child.wait_with_output().unwrap();
+    let output = ended(child, start);
     writer.join().unwrap();
-    Output {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: code(output.status),
-        took: start.elapsed(),
-    }
+    output
 }
 
 /// A file of the lab.

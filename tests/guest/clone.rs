@@ -29,7 +29,7 @@ fn guest() -> Option<&'static Guest> {
         old_disk(&folder.join("large.img"), 96 << 20);
         sparse(&folder.join("stick.img"), 8 << 20);
         let script = include_str!("clone.sh");
-        Machine::start(Setup { folder, script, options: OPTIONS, memory: 512, seconds: 300 })?
+        Machine::start(Setup { folder, script, options: OPTIONS, memory: 1024, seconds: 300 })?
             .finish()
     }))
 }

@@ -141,7 +141,7 @@ pub struct Setup<'a> {
     pub script: &'a str,
     /// Options of QEMU, in which `DIR` stands for the folder.
     pub options: &'a str,
-    /// MiB.
+    /// MiB; with 1024 it need not boot.
     pub memory: u32,
     /// Seconds until it is killed.
     pub seconds: u64,

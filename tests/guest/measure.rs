@@ -51,7 +51,7 @@ fn b96_32_mib_on_a_stick_of_4_mb_a_second_are_no_test_of_1_gib_of_memory() {
 }
 
 /// What the emulation carries there depends on the host, so that it filled its link is found in
-/// `cases_g_verdicts`, with the speeds of real sticks.
+/// `speed_verdicts`, with the speeds of real sticks.
 #[test]
 fn b96_a_disk_on_a_usb_2_port_is_told_with_its_link() {
     let Some(guest) = guest() else { return };

@@ -42,7 +42,7 @@ fn work() -> Shared<Pulled> {
         folder: folder.clone(),
         script: include_str!("pull.sh"),
         options: OPTIONS,
-        memory: 512,
+        memory: 1024,
         seconds: 300,
     })?;
     machine.wait_for("asked")?;

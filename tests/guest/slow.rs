@@ -93,7 +93,7 @@ fn the_second_at_which_a_write_cache_runs_full_is_in_the_log() {
 }
 
 /// QEMU lets a bucket of 6 s x 3 MB/s fill up at 3 - 0.6 MB/s: that takes 7.5 s, so 22.5 MB. The
-/// guest's clock stumbles when the host is busy; `cases_g_sticks` has the narrow limits.
+/// guest's clock stumbles when the host is busy; `measured_verdicts` has the narrow limits.
 #[test]
 fn b100_the_cliff_of_a_throttled_disk_is_found_with_its_bytes_and_both_speeds() {
     let Some(guest) = guest() else { return };

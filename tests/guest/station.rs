@@ -36,7 +36,7 @@ fn work() -> Shared<Guest> {
         folder,
         script: include_str!("station.sh"),
         options: OPTIONS,
-        memory: 768,
+        memory: 1024,
         seconds: 300,
     })?;
     machine.wait_for("waiting")?;

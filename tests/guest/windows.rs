@@ -63,7 +63,7 @@ fn guest() -> Option<&'static Guest> {
             folder,
             script: include_str!("windows.sh"),
             options: OPTIONS,
-            memory: 512,
+            memory: 1024,
             seconds: 600,
         };
         Machine::start(setup)?.finish()

@@ -13,11 +13,11 @@ use std::io;
 use std::ops::Range;
 
 use super::super::bytes::{has, le32, le64};
-use super::super::crc32::crc32;
 use super::super::printable::label16;
 use super::super::read::View;
 use super::types::{guid_name, guid_text};
 use super::{Health, Partition, PartitionType, Scheme, Table};
+use crc32fast::hash as crc32;
 
 pub(crate) const MAGIC: &[u8] = b"EFI PART";
 pub(crate) const SECTORS: [u32; 2] = [512, 4096];

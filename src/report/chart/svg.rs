@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::plot::{Axis, Curve, ticks};
+use crate::chart::plot::{self, Axis, Curve, ticks};
 use crate::event::measure::Latency;
 use crate::text::printable;
 
@@ -292,7 +292,7 @@ fn lines<'a>(
 
 fn draw(out: &mut String, frame: &Frame, style: usize, curve: &Curve) {
     let place = |x: f64, speed: f64| format!("{:.1} {:.1}", frame.x(x), frame.y(speed / 1e6));
-    let wide = |column: &super::plot::Column| column.high - column.low > 0.0;
+    let wide = |column: &plot::Column| column.high - column.low > 0.0;
     if curve.columns.iter().any(wide) {
         let up = curve.columns.iter().map(|c| place(c.x, c.high));
         let down = curve.columns.iter().rev().map(|c| place(c.x, c.low));
@@ -442,7 +442,7 @@ pub fn latencies(title: &str, runs: &[(String, &Latency)]) -> Option<String> {
             escaped(label)
         )
         .ok();
-        let column = super::plot::Column { x: last, low: 1e8, mean: 1e8, high: 1e8 };
+        let column = plot::Column { x: last, low: 1e8, mean: 1e8, high: 1e8 };
         curves.push(Curve { label: label.clone(), columns: vec![column], end: decades });
     }
     ends(&mut out, &frame, &curves);
@@ -452,8 +452,8 @@ pub fn latencies(title: &str, runs: &[(String, &Latency)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plot::Column;
     use super::*;
+    use crate::chart::plot::Column;
 
     fn curve(label: &str, speed: f64) -> Curve {
         let column = |x| Column { x, low: speed / 2.0, mean: speed, high: speed };
