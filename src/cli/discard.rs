@@ -35,8 +35,8 @@ pub(crate) struct DiscardArgs {
     /// Block device, existing file, or sim:...
     #[arg(value_name = "TARGET", required_unless_present = "trim", value_hint = clap::ValueHint::FilePath)]
     pub(crate) target: Option<OsString>,
-    /// Trim the free space of the filesystem mounted at PATH (FITRIM); a disk: of all that are
-    /// mounted from it. No data is lost
+    /// Trim the free space of the filesystem whose mount point is PATH (FITRIM); of a disk: of all
+    /// that are mounted from it. No data is lost
     #[arg(long, value_name = "PATH", conflicts_with = "target")]
     pub(crate) trim: Option<PathBuf>,
     /// First byte

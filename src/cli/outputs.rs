@@ -2,8 +2,6 @@
 //! (`host::invoker::outputs`), and against what the run reads, writes and makes besides.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::args::{Network, Origin, Output};
@@ -97,9 +95,11 @@ impl Outputs {
         }
         for made in &self.made {
             let found = invoker.look(&made.path, made.form).map_err(|e| made.named(&e))?;
-            self.apart_from_what_is_read(made, &found)?;
-            self.apart_from_targets(made, &found)?;
-            made.is_unused(&found)?;
+            if let Some(own) = made.storage(&found)? {
+                self.apart_from_what_is_read(made, &own)?;
+                self.apart_from_targets(made, &own)?;
+                made.is_unused(&found)?;
+            }
             let Some(key) = Key::of(&found, &made.path) else { continue };
             if let Some((other, _)) = seen.iter().find(|(_, other)| *other == key) {
                 let name = printable_path(&made.path);
@@ -111,22 +111,16 @@ impl Outputs {
         Ok(())
     }
 
-    fn apart_from_what_is_read(&self, made: &Made, found: &Found) -> Result<()> {
-        let Found::File((dev, ino)) = *found else { return Ok(()) };
+    fn apart_from_what_is_read(&self, made: &Made, own: &Storage) -> Result<()> {
+        if own.itself.is_empty() {
+            return Ok(());
+        }
         for (what, path) in &self.read {
-            let Ok(meta) = fs::metadata(path) else { continue };
-            let inside = || {
-                let (made, folder) = (made.path.canonicalize(), path.canonicalize());
-                made.ok().zip(folder.ok()).is_some_and(|(made, folder)| made.starts_with(folder))
-            };
-            let behind = || {
-                let storage = System::host().storage(path);
-                storage.is_ok_and(|storage| storage.itself.contains(&Id::File(dev, ino)))
-            };
-            let same = if meta.is_dir() {
-                inside()
+            let same = if path.is_dir() {
+                path.canonicalize().is_ok_and(|folder| own.path.starts_with(folder))
             } else {
-                (meta.dev(), meta.ino()) == (dev, ino) || behind()
+                let read = System::host().storage(path);
+                read.is_ok_and(|read| read.itself.iter().any(|id| own.itself.contains(id)))
             };
             if same {
                 return Err(made.refused(&format!("is {what}, and would be replaced")));
@@ -135,21 +129,11 @@ impl Outputs {
         Ok(())
     }
 
-    fn apart_from_targets(&self, made: &Made, found: &Found) -> Result<()> {
-        let own = match found {
-            Found::Stream { .. } => return Ok(()),
-            Found::File(_) => System::host().storage(&made.path)?,
-            Found::New(_) => {
-                let folder = made.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let folder = System::host().storage(folder.unwrap_or(Path::new(".")))?;
-                Storage { itself: Vec::new(), ..folder }
-            }
-        };
+    fn apart_from_targets(&self, made: &Made, own: &Storage) -> Result<()> {
         for (target, written) in &self.targets {
             // A record of the system's disk may lie on the system's disk.
-            let own =
-                if *written { own.clone() } else { Storage { below: Vec::new(), ..own.clone() } };
-            if let Some(how) = own.shared_with(target) {
+            let below = if *written { own.below.clone() } else { Vec::new() };
+            if let Some(how) = (Storage { below, ..own.clone() }).shared_with(target) {
                 return Err(made.refused(&format!("cannot be written: it {how}")));
             }
         }
@@ -158,6 +142,25 @@ impl Outputs {
 }
 
 impl Made {
+    /// The file that is there, or the place of a new one; `None` for what is written into.
+    fn storage(&self, found: &Found) -> Result<Option<Storage>> {
+        Ok(match found {
+            Found::Stream { .. } => None,
+            // A descriptor's file as well, by the number that it has.
+            Found::File((dev, ino)) => {
+                let mut own = System::host().storage(&self.path).unwrap_or_default();
+                let id = Id::File(*dev, *ino);
+                own.itself.extend(Some(id).filter(|id| !own.itself.contains(id)));
+                Some(own)
+            }
+            Found::New(_) => {
+                let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let folder = System::host().storage(folder.unwrap_or(Path::new(".")))?;
+                Some(Storage { itself: Vec::new(), ..folder })
+            }
+        })
+    }
+
     fn named(&self, error: &Error) -> Error {
         let named = Error::new(error.kind(), format!("{}: {}", self.option, error.message()));
         match error.advice() {
@@ -174,7 +177,8 @@ impl Made {
     /// A file that stands for a disk, or that a program keeps to itself, is not replaced.
     fn is_unused(&self, found: &Found) -> Result<()> {
         let Found::File(_) = found else { return Ok(()) };
-        let uses = System::host().file_facts(&self.path)?.uses;
+        let uses =
+            System::host().file_facts(&self.path).map_or_else(|_| Vec::new(), |facts| facts.uses);
         let refusals: Vec<Refusal> = uses.into_iter().map(Refusal::Busy).collect();
         if refusals.is_empty() {
             return Ok(());

@@ -192,6 +192,71 @@ fn b81_each_filesystem_of_a_disk_has_its_line_and_no_other_is_touched() {
 }
 
 #[test]
+fn c05_only_a_mount_point_is_trimmed_and_it_is_named_before_and_after() {
+    if !lab_has(&["losetup", "mkfs.ext4", "mount", "unshare"]) {
+        return;
+    }
+    let stick = LoopDev::new(16 * MIB);
+    sh("mkfs.ext4", &["-q", &stick.device]);
+    let mount = Mount::new(&stick.device, &[]);
+    let inside = |name: &str| mount.at.join(name).to_str().unwrap().to_owned();
+    fs::create_dir(inside("folder")).unwrap();
+    fs::create_dir(inside("folder/deeper")).unwrap();
+    fs::write(inside("file"), "x").unwrap();
+    let dir = folder();
+    let link = |name: &str, to: &str| {
+        let path = dir.path().join(name);
+        std::os::unix::fs::symlink(to, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (to_point, to_folder) = (link("point", mount.path()), link("to-folder", &inside("folder")));
+    let refused = [
+        inside("folder"),
+        inside("folder/deeper"),
+        inside("file"),
+        inside("lost+found/.."),
+        inside("folder/deeper/.."),
+        to_folder,
+    ];
+    for path in refused.iter().filter(|path| !path.ends_with("lost+found/..")) {
+        let output = run(&["discard", "--trim", path]).expect(3);
+        output.says(&["is not a mount point", mount.path(), &stick.device, "discard --trim"]);
+    }
+    let missing = run(&["discard", "--trim", &inside("nothing")]).expect(3);
+    missing.says(&["does not exist"]);
+    for path in
+        [mount.path(), &to_point, &inside("."), &inside("folder/.."), &refused[3], &stick.device]
+    {
+        let output = run(&["discard", "--trim", path]).expect(0);
+        for text in [&output.stdout, &output.stderr] {
+            assert!(
+                text.contains(mount.path()) && text.contains(&stick.device),
+                "{path}: {output}"
+            );
+        }
+    }
+    // A disk that the system needs is asked about, as before any other step that could do harm.
+    for place in ["/home", "/boot"].into_iter().filter(|place| Path::new(place).is_dir()) {
+        for (more, code, words) in
+            [("", 3, "nobody can be asked"), ("--yes", 0, "bytes trimmed"), ("--json", 3, "nobody")]
+        {
+            for path in [place, &stick.device] {
+                let mut command = Command::new("unshare");
+                lab::clean(&mut command, dir.path());
+                let script = format!(
+                    "umount {} && mount {} {place} && exec {} discard --trim {path} {more}",
+                    mount.path(),
+                    stick.device,
+                    lab::PROGRAM
+                );
+                command.args(["--mount", "sh", "-c", &script]);
+                lab::finish(command).expect(code).says(&[words]);
+            }
+        }
+    }
+}
+
+#[test]
 fn b82_a_discard_that_takes_too_long_is_given_up_and_the_write_begins() {
     if !has_sticks() {
         return;

@@ -14,6 +14,8 @@
 mod bus;
 #[path = "../common/lab.rs"]
 mod lab;
+#[path = "../common/server.rs"]
+mod server;
 
 mod bad_sticks;
 mod bench;
@@ -24,7 +26,9 @@ mod facts;
 mod loop_kill;
 mod many;
 mod measured_verdicts;
+mod outputs;
 mod rootless;
+mod same_storage;
 mod speed_verdicts;
 mod verification;
 mod write_faults;

@@ -180,7 +180,7 @@ fn one_that_is_refused_stops_all_before_they_begin() {
         (vec![&small, &missing], 3, "2 of 4 targets cannot be written, so none was"),
         (vec!["sim:1"], 2, "sim:"),
         (vec![&good[0]], 2, "is named twice"),
-        (vec![&image], 3, "is both source and target"),
+        (vec![&image], 3, "it would overwrite its own source"),
     ] {
         let targets = [words(&good), bad].concat();
         many(&image, &targets, &[]).expect(code).says(&[words_of_it]);

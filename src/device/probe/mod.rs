@@ -1,11 +1,12 @@
 //! What `/sys`, `/proc` and `/run/udev` say about block devices, as [`Facts`]. The only code that
 //! reads them; it runs no program, sends nothing to a device, and reads each file of `/proc` once
-//! per call. It judges nothing (`policy` does) and opens no device.
+//! per call. It judges nothing (`policy` does) and opens no device, but loop devices for reading: their driver
+//! alone knows the file behind them whatever became of its name.
 //!
 //! Documentation/ABI/stable/sysfs-block, Documentation/ABI/testing/sysfs-bus-usb and
 //! Documentation/admin-guide/sysfs-rules.rst of the kernel (6.18). Layout of the files here:
 //! `parse` texts, `graph` devices and what lies on what, `stack` mounts and swap on top of it,
-//! `describe` one device in detail, `usb` its USB parents.
+//! `describe` one device in detail, `usb` its USB parents, `holders` programs that keep a file to themselves.
 
 use std::fs;
 use std::io;

@@ -205,6 +205,10 @@ fn failed(verb: &str, path: &Path, error: io::Error) -> Error {
     let name = printable_path(path);
     match error.downcast::<Refusal>() {
         Ok(Refusal { why, hint }) => Error::refused(format!("{name} {why}")).hint(hint),
+        // A folder of devices that is not there is one all the same.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && outputs::is_below_dev(path) => {
+            failed(verb, path, outputs::among_devices())
+        }
         Err(error) => Error::io(format!("cannot {verb} {name}"), error),
     }
 }

@@ -170,14 +170,18 @@ fn character(rdev: u64) -> Character {
 
 /// Whether files may be made in a folder with this path, on this kind of filesystem.
 pub(super) fn may_hold_files(folder: &Path, filesystem: i64) -> io::Result<()> {
-    let dev = folder.starts_with("/dev") && !folder.starts_with("/dev/shm");
-    if dev || KERNEL.contains(&filesystem) {
-        return Err(no(
-            "would be a file among devices and settings of the kernel",
-            "name a file in another folder",
-        ));
+    if is_below_dev(folder) || KERNEL.contains(&filesystem) {
+        return Err(among_devices());
     }
     Ok(())
+}
+
+pub(super) fn is_below_dev(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
+}
+
+pub(super) fn among_devices() -> io::Error {
+    no("would be a file among devices and settings of the kernel", "name a file in another folder")
 }
 
 /// proc, sysfs, debugfs, tracefs, securityfs, selinuxfs, smackfs, cgroup, cgroup2, devpts, efivarfs, bpf, configfs,
