@@ -27,7 +27,7 @@ use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::Published;
 use crate::source::http::cache::{Cache, Entry, Info};
 use crate::source::http::client::{file_name, shown};
-use crate::source::http::download::{Fetched, Job, forget, state_path};
+use crate::source::http::download::{Fetched, Job, SMALLEST_PIECE, forget, state_path};
 use crate::text::{printable, printable_path};
 use crate::time::SystemClock;
 use crate::ui;
@@ -113,9 +113,7 @@ fn prepare<'a>(args: &Download, invoker: &'a Invoker, cancel: &CancelToken) -> R
     let part = if let Some(file) = &args.file {
         with_suffix(file, ".part")
     } else {
-        let digest = remote.known.published.file;
-        let key = digest.map_or_else(|| remote.urls[0].to_string(), |digest| digest.to_string());
-        Cache::of(invoker)?.part(&key)?
+        Cache::of(invoker)?.part(remote.known.published.file.as_ref(), &remote.urls)?
     };
     Ok(Plan { remote, part, file: args.file.clone(), invoker })
 }
@@ -167,13 +165,16 @@ impl Plan<'_> {
             ));
         }
         let (urls, part) = (self.remote.urls.clone(), self.part.clone());
+        let published = &self.remote.known.published;
         let job = Job {
             urls: &urls,
             part: &part,
             invoker: self.invoker,
             connections: args.connections,
+            smallest_piece: SMALLEST_PIECE,
             patience: args.network.patience(),
-            sha512: matches!(self.remote.known.published.file, Some(Digest::Sha512(_))),
+            sha512: matches!(published.file, Some(Digest::Sha512(_))),
+            proven: published.file.is_some(),
         };
         let mut fetched = download(&job, &session.cx)?;
         // Where redirects led it may have a name that the list knows.
@@ -188,15 +189,18 @@ impl Plan<'_> {
                 "from-zero",
                 format!("{}; a part of it was there before: once more from zero", error.message()),
             );
-            forget(&job)?;
+            forget(&part, self.invoker)?;
             fetched = download(&job, &session.cx)?;
             with_sha512(&mut fetched, &part, &self.remote.known.published)?;
             proven = self.prove(&fetched, session);
         }
         if let Err(error) = proven {
             // Nobody goes on with what is known to be wrong.
-            forget(&job)?;
+            forget(&part, self.invoker)?;
             return Err(error);
+        }
+        if !fetched.whole && self.remote.known.published.file.is_none() {
+            return Err(self.maybe_a_part(&fetched));
         }
         let path = self.keep(&job, &fetched)?;
         let proof = if self.remote.known.published.file.is_some() {
@@ -205,6 +209,23 @@ impl Plan<'_> {
             "not checked"
         };
         Ok(format!("{} in {}; {proof}", Bytes(fetched.file.bytes), printable_path(&path)))
+    }
+
+    /// The error of a file whose length nobody stated, and that no digest proves.
+    fn maybe_a_part(&self, fetched: &Fetched) -> Error {
+        Error::new(
+            Kind::Unverified,
+            format!(
+                "{} came from {}, but the file may be longer: the server closed the connection and never \
+                 said how long it is",
+                Bytes(fetched.file.bytes),
+                shown(&fetched.url)
+            ),
+        )
+        .hint(format!(
+            "run it again with the file's digest (--sha256), which proves that it is whole; what came is in {}",
+            printable_path(&self.part)
+        ))
     }
 
     fn prove(&self, fetched: &Fetched, session: &Session) -> Result<()> {

@@ -24,6 +24,8 @@ use crate::proof;
 use crate::source::Published;
 use crate::source::http::cache::Cache;
 use crate::source::http::client::{self, file_name, shown};
+use crate::source::http::stream::Ending;
+use crate::source::http::transfer::Flag;
 use crate::source::http::{small, stream};
 use crate::source::keep::Keeping;
 use crate::source::pipe::PipeSource;
@@ -151,6 +153,11 @@ impl Remote {
         Ok(())
     }
 
+    /// Whether a digest of the file or of its image is known, so that wrong bytes cannot pass.
+    fn is_known(&self) -> bool {
+        self.known.published.file.is_some() || self.known.published.image.is_some()
+    }
+
     /// From the cache when it is there, else a stream.
     pub(super) fn open(mut self, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Image> {
         let invoker = Invoker::current();
@@ -162,8 +169,13 @@ impl Remote {
         let (send, remarks) = unbounded();
         // Nobody listens when the image was refused.
         let remark = move |said| send.send(said).unwrap_or_default();
-        let (answer, body) = stream::open(&self.urls, wanted.network.patience(), cancel, remark)?;
+        let ending = Ending { proof: Flag::new(self.is_known()), ..Ending::default() };
+        let patience = wanted.network.patience();
+        let (answer, body) = stream::open(&self.urls, patience, &ending, cancel, remark)?;
         self.ask_lists(Some(&answer.url), wanted.origin, cancel)?;
+        if self.is_known() {
+            ending.proof.set();
+        }
         let (reader, kept) = match wanted.keep {
             None => (Box::new(body) as Box<dyn Read + Send>, None),
             Some(file) => {
@@ -172,7 +184,8 @@ impl Remote {
             }
         };
         let name = shown(&self.urls[0]);
-        let source = Box::new(PipeSource::new(&name, reader, answer.total)?);
+        let source = PipeSource::new(&name, reader, answer.total)?.ending(&ending.unstated);
+        let source = Box::new(source);
         let image = Image::unpacked(source, None, "http", self.known, wanted.origin)?;
         Ok(image.streamed(remarks, kept))
     }
@@ -261,12 +274,15 @@ fn lists_beside(
 pub(super) struct Kept {
     part: PathBuf,
     file: PathBuf,
+    /// All that came was stored.
     whole: Arc<AtomicBool>,
+    /// It stays, under the name of a part.
+    left: AtomicBool,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.part.symlink_metadata().is_ok() {
+        if !self.left.load(Ordering::SeqCst) && self.part.symlink_metadata().is_ok() {
             // Left behind where that fails; its name says that it is a part.
             Invoker::current().remove(&self.part).ok();
         }
@@ -281,18 +297,31 @@ impl Kept {
                 .hint("choose another name for --keep"));
         }
         let part = with_suffix(file, ".part");
-        let out = invoker.create(&part, CreateMode::Replace)?;
+        if part.symlink_metadata().is_ok() {
+            let part = printable_path(&part);
+            return Err(Error::refused(format!("{part} is there; it was left as it is"))
+                .hint("move it away, or choose another name for --keep"));
+        }
+        let out = invoker.create(&part, CreateMode::NewOnly)?;
         let (reader, whole) = Keeping::new(inner, out, printable_path(&part));
-        Ok((reader, Self { part, file: file.to_owned(), whole }))
+        Ok((reader, Self { part, file: file.to_owned(), whole, left: AtomicBool::new(false) }))
     }
 
-    /// Gives what was stored its name, when it is whole.
-    pub(super) fn give_its_name(&self) -> Result<Option<&Path>> {
-        if !self.whole.load(Ordering::SeqCst) {
-            return Ok(None);
-        }
+    /// Whether all that came is there.
+    pub(super) fn is_stored(&self) -> bool {
+        self.whole.load(Ordering::SeqCst)
+    }
+
+    /// Gives what was stored its name.
+    pub(super) fn give_its_name(&self) -> Result<&Path> {
         Invoker::current().rename(&self.part, self.file.file_name().unwrap_or(OsStr::new("")))?;
-        Ok(Some(&self.file))
+        Ok(&self.file)
+    }
+
+    /// Leaves what was stored where it is.
+    pub(super) fn leave(&self) -> &Path {
+        self.left.store(true, Ordering::SeqCst);
+        &self.part
     }
 }
 

@@ -24,6 +24,7 @@ use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::flow::Context;
 use crate::flow::download::say;
+use crate::flow::verify::is_whole;
 use crate::image::{self, ImageInfo};
 use crate::report::record::{FileFacts, SourceFacts};
 use crate::source::bmap::MappedSource;
@@ -125,10 +126,16 @@ impl Image {
         }
     }
 
-    /// Gives what was stored its name, when it is whole and `good`.
-    pub(super) fn keep(&self, good: bool) -> Result<Option<&Path>> {
-        let Some(kept) = &self.kept else { return Ok(None) };
-        if good { kept.give_its_name() } else { Ok(None) }
+    /// Gives what was stored its name, when it is whole and `good`. What may be a part of the
+    /// image keeps the name of a part.
+    pub(super) fn keep(&self, good: bool) -> Result<Keeping<'_>> {
+        let Some(kept) = self.kept.as_ref().filter(|kept| good && kept.is_stored()) else {
+            return Ok(Keeping::Nothing);
+        };
+        if is_whole(&*self.source, &self.published) {
+            return kept.give_its_name().map(Keeping::Whole);
+        }
+        Ok(Keeping::Part(kept.leave()))
     }
 
     /// Puts a block map before it.
@@ -260,6 +267,16 @@ impl Image {
             }),
         }
     }
+}
+
+/// What became of a stream that is stored.
+pub(super) enum Keeping<'a> {
+    /// It is not stored, or what was is removed.
+    Nothing,
+    /// It has its name.
+    Whole(&'a Path),
+    /// Nobody knows whether it is whole.
+    Part(&'a Path),
 }
 
 /// What was typed about a source.

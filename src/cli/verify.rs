@@ -28,7 +28,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::flash::mismatch;
 use crate::flow::repair::{Repaired, repair};
-use crate::flow::verify::{Expected, verify};
+use crate::flow::verify::{Expected, is_whole, maybe_a_part, verify};
 use crate::image::{Advice, ImageInfo};
 use crate::report::RunRecord;
 use crate::report::record::{Settings, SourceFacts};
@@ -229,7 +229,7 @@ fn work(
         (None, _) => expected(truth, args)
             .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx)),
     };
-    let done = done.and_then(|verdict| judge(verdict, &session.cx.target));
+    let done = done.and_then(|verdict| judge(verdict, truth, &session.cx.target));
     Ok(session.end(&done))
 }
 
@@ -314,9 +314,14 @@ fn warn_of_mounts(target: &Target, session: &Session) {
     }
 }
 
-fn judge(verdict: Verdict, target: &str) -> Result<String> {
+fn judge(verdict: Verdict, truth: &Truth, target: &str) -> Result<String> {
     match verdict {
-        Verdict::Matched { bytes } => Ok(format!("{} read back: every byte matches", Bytes(bytes))),
+        Verdict::Matched { bytes } => match truth {
+            Truth::Image(image, _) if !is_whole(image.source(), image.published()) => {
+                Err(maybe_a_part(image.source(), bytes, target))
+            }
+            _ => Ok(format!("{} read back: every byte matches", Bytes(bytes))),
+        },
         Verdict::Mismatched { bad_bytes, ranges, findings } => {
             Err(mismatch(bad_bytes, ranges, &findings, target))
         }

@@ -14,6 +14,7 @@ use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Span, Verdict};
 use crate::source::{Published, Source, bmap};
+use crate::units::Bytes;
 
 /// What the medium should hold.
 #[derive(Debug)]
@@ -235,7 +236,11 @@ pub(super) fn check_source(
         return Ok(());
     }
     if !checked {
-        let reason = "no published SHA-256 was given".to_owned();
+        let reason = match source.is_end_stated() {
+            true => "no published SHA-256 was given",
+            false => "its length was never stated, and no published SHA-256 was given",
+        };
+        let reason = reason.to_owned();
         cx.events.emit(Event::SourceVerdict(Verdict::NotChecked { reason }));
         return Ok(());
     }
@@ -245,6 +250,28 @@ pub(super) fn check_source(
         cx.events.emit(Event::Vouched(voucher.clone()));
     }
     Ok(())
+}
+
+/// Whether what came of a source is known to be all of it: its end was stated, or what came was
+/// compared with a digest. Asked after everything that came has been written, or compared.
+pub fn is_whole(source: &dyn Source, published: &Published) -> bool {
+    source.is_end_stated()
+        || published.file.is_some()
+        || published.image.is_some()
+        || source.mapped().is_some_and(|ranges| ranges::proves(&ranges))
+}
+
+/// The error of a source that may be a part of what it should be.
+pub fn maybe_a_part(source: &dyn Source, bytes: u64, target: &str) -> Error {
+    let (name, bytes) = (&source.info().name, Bytes(bytes));
+    Error::new(
+        Kind::Unverified,
+        format!(
+            "{target} holds the {bytes} that came from {name}, but the image may be longer: the server \
+             closed the connection and never said how long it is"
+        ),
+    )
+    .hint("run it again with the image's digest (--sha256), which proves that it is whole")
 }
 
 /// The same for a file that nothing was unpacked from.

@@ -229,6 +229,10 @@ impl Source for MappedSource {
         self.inner.progress()
     }
 
+    fn is_end_stated(&self) -> bool {
+        self.inner.is_end_stated()
+    }
+
     fn memory(&self) -> u64 {
         self.inner.memory()
     }

@@ -75,6 +75,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn file(&self) -> Option<FileRead> {
         None
     }
+    /// Whether somebody stated where it ends, once a reader has returned its last byte. `false`: a
+    /// connection was closed, and what came may be a part of it.
+    fn is_end_stated(&self) -> bool {
+        true
+    }
     /// The stretches with data, where a block map says which; zeros come between them. Whoever
     /// reads the image compares them with their digests.
     fn mapped(&self) -> Option<Arc<[Mapped]>> {

@@ -230,6 +230,10 @@ impl Source for Packed {
         self.tally.file()
     }
 
+    fn is_end_stated(&self) -> bool {
+        self.inner.is_end_stated()
+    }
+
     fn memory(&self) -> u64 {
         self.unpack.as_ref().map_or(0, |unpack| unpack.memory)
     }

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::sync::Mutex;
 
+use super::http::transfer::Flag;
 use super::{Source, SourceInfo};
 use crate::error::{Error, Result};
 use crate::image::{Bytes, Head, ReadAt};
@@ -17,6 +18,8 @@ pub struct PipeSource {
     head: Vec<u8>,
     rest: Mutex<Option<Box<dyn Read + Send>>>,
     info: SourceInfo,
+    /// Set when it ended and nobody had stated where it would.
+    unstated: Flag,
 }
 
 impl std::fmt::Debug for PipeSource {
@@ -33,7 +36,13 @@ impl PipeSource {
         // A head shorter than asked for is the whole image.
         let whole = ((head.len() as u64) < HEAD).then_some(head.len() as u64);
         let info = SourceInfo { name: name.to_owned(), len: whole.or(len), restartable: false };
-        Ok(Self { head, rest: Mutex::new(Some(pipe)), info })
+        Ok(Self { head, rest: Mutex::new(Some(pipe)), info, unstated: Flag::default() })
+    }
+
+    /// Where to look up, at its end, that nobody had stated where that would be.
+    #[must_use]
+    pub fn ending(self, unstated: &Flag) -> Self {
+        Self { unstated: unstated.clone(), ..self }
     }
 
     /// The first bytes, up to 1 MiB.
@@ -55,6 +64,10 @@ impl Source for PipeSource {
             )
         })?;
         Ok(Box::new(io::Cursor::new(self.head.clone()).chain(rest)))
+    }
+
+    fn is_end_stated(&self) -> bool {
+        !self.unstated.is_set()
     }
 
     fn preview(&self) -> Box<dyn ReadAt + '_> {

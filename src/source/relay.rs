@@ -391,6 +391,10 @@ impl Source for Follower {
         self.relay.inner.mapped()
     }
 
+    fn is_end_stated(&self) -> bool {
+        self.relay.inner.is_end_stated()
+    }
+
     fn memory(&self) -> u64 {
         self.relay.inner.memory()
     }

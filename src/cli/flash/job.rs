@@ -17,7 +17,7 @@ use crate::cli::open::{Opened, Target, inspect_medium, locate, resolve, transfer
 use crate::cli::probe::genuine;
 use crate::cli::rootless;
 use crate::cli::session::Session;
-use crate::cli::source::Image;
+use crate::cli::source::{Image, Keeping};
 use crate::cli::windows::{self, Media};
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
@@ -29,6 +29,7 @@ use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Span, Verdict};
 use crate::flow::Transfer;
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
+use crate::flow::verify::{is_whole, maybe_a_part};
 use crate::image::{Degree, ImageInfo, sector_size_conflict};
 use crate::report::record::Settings;
 use crate::text::printable_path;
@@ -344,6 +345,11 @@ impl Job {
         let mapped = self.image.source().mapped();
         let bytes = mapped.map_or(bytes, |ranges| ranges::mapped(&ranges));
         session.edit(|record| record.chunk_map = Some(map));
+        let source = self.image.source();
+        let whole = match is_whole(source, self.image.published()) {
+            true => Ok(()),
+            false => Err(maybe_a_part(source, bytes, &self.target.name())),
+        };
         if self.args.eject {
             eject(device, &self.target.facts(), session);
         }
@@ -354,8 +360,10 @@ impl Job {
                     format!("written, but not verified: {reason}"),
                 ));
             }
+            whole?;
             return Ok(format!("{} written and flushed, not verified ({reason})", Bytes(bytes)));
         }
+        whole?;
         if let Some(written) = changed {
             return Ok(format!(
                 "{}, of which {} written, flushed and read back, the rest compared: every byte matches",
@@ -371,9 +379,16 @@ impl Job {
 pub(super) fn keep<T>(image: &Image, done: Result<T>, say: impl FnOnce(String)) -> Result<T> {
     let wrong = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::SourceMismatch);
     match image.keep(!wrong) {
-        Ok(None) => done,
-        Ok(Some(file)) => {
+        Ok(Keeping::Nothing) => done,
+        Ok(Keeping::Whole(file)) => {
             say(format!("stored as {}", printable_path(file)));
+            done
+        }
+        Ok(Keeping::Part(part)) => {
+            say(format!(
+                "stored as {}, which may not be the whole image: its length was never stated",
+                printable_path(part)
+            ));
             done
         }
         // What went wrong with the stick is told first.

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::download::state_path;
+use reqwest::Url;
+
+use super::partfile::{is_begun_from, state_path};
 use crate::digest::{Digest, FileRead, Hasher, Sha256};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::invoker::Invoker;
@@ -71,12 +73,28 @@ impl<'a> Cache<'a> {
     }
 
     /// Where a file is downloaded to: by its published digest, which survives a new link, else by
-    /// its address.
-    pub fn part(&self, key: &str) -> Result<PathBuf> {
+    /// its first address. What was begun by an address of it is gone on with, also where a digest
+    /// is given now, or was then and is not now.
+    pub fn part(&self, digest: Option<&Digest>, urls: &[Url]) -> Result<PathBuf> {
         self.invoker.create_dir_all(&self.parts())?;
-        let mut hasher = Hasher::default();
-        hasher.update(key.as_bytes());
-        Ok(self.parts().join(format!("{}.part", hasher.finish())))
+        let keys = digest.map(ToString::to_string).into_iter();
+        let paths = keys.chain(urls.iter().map(ToString::to_string)).map(|key| {
+            let mut hasher = Hasher::default();
+            hasher.update(key.as_bytes());
+            self.parts().join(format!("{}.part", hasher.finish()))
+        });
+        let paths: Vec<PathBuf> = paths.collect();
+        let begun = paths.iter().find(|path| path.exists()).cloned();
+        let by_digest = || {
+            folders(&self.parts()).into_iter().find(|path| {
+                let is_part = path.extension().is_some_and(|ending| ending == "part");
+                is_part && urls.iter().any(|url| is_begun_from(path, url))
+            })
+        };
+        let begun = begun.or_else(|| if digest.is_none() { by_digest() } else { None });
+        begun
+            .or_else(|| paths.first().cloned())
+            .ok_or_else(|| Error::new(Kind::Internal, "a download without an address"))
     }
 
     /// A whole file with this digest.

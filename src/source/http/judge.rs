@@ -1,61 +1,34 @@
-//! What a reply of a web server is worth: pure, over the head of the reply and what was asked.
-//! Servers ignore `Range`, answer it with another range, or with another file; each of that has
-//! ended in images that were put together wrongly.
+//! What a reply of a web server is worth: pure, over all of the reply's head and what was asked.
+//! Servers ignore `Range`, answer it with another range or as if it were the whole, or with another
+//! file; each of that has ended in images that were put together wrongly. The rules are the table
+//! in docs/downloads.md.
 //!
-//! Sources: RFC 9110 (HTTP semantics), sections 8.8 (validators), 13.1.5 (If-Range), 14.4
-//! (Content-Range), 15 (status codes); RFC 9111 has no part in it, nothing is cached here.
+//! Sources: RFC 9110 (HTTP semantics), sections 8 (representations, validators), 13.1.5 (If-Range),
+//! 14 (ranges), 15 (status codes); RFC 9112, section 6 (bodies). RFC 9111 has no part in it, nothing
+//! is cached here.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+pub use super::head::{Framing, Head, Validator, Version};
+use super::head::{content_range, unsatisfied_range};
 
-/// What tells one version of a file from another: a strong entity tag, else the date.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Validator {
-    /// A strong entity tag, quotes included. Weak ones cannot be used with ranges.
-    Tag(String),
-    /// `Last-Modified` as it was sent.
-    Date(String),
-}
-
-impl Validator {
-    /// The value of an `If-Range` field.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Tag(text) | Self::Date(text) => text,
-        }
-    }
-}
-
-/// What was asked for.
+/// What was asked for, and what is known from before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// First byte that is still missing; 0 = the whole file, without `Range`.
+    /// First byte that is still missing.
     pub offset: u64,
-    /// Length of the file, when an earlier reply told it.
+    /// Whether `Range` asked for the bytes from there on; else the whole file was asked for.
+    pub ranged: bool,
+    /// Bytes of the file are there already, and what comes is put beside them.
+    pub joins: bool,
+    /// Length of the file that they belong to, when an earlier reply told it.
     pub total: Option<u64>,
-    /// Which version of the file the bytes so far belong to.
-    pub validator: Option<Validator>,
-}
-
-/// The head of a reply: the fields that matter, as sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// Status code.
-    pub status: u16,
-    /// `Content-Length`.
-    pub content_length: Option<String>,
-    /// `Content-Range`.
-    pub content_range: Option<String>,
-    /// `Content-Type`.
-    pub content_type: Option<String>,
-    /// `ETag`.
-    pub etag: Option<String>,
-    /// `Last-Modified`.
-    pub last_modified: Option<String>,
-    /// `Retry-After`.
-    pub retry_after: Option<String>,
+    /// Which version of it they belong to.
+    pub version: Option<Version>,
+    /// Whether a digest will prove the whole: then what nothing contradicts may be joined.
+    pub proven: bool,
+    /// What the file is called in its address, and in the one that it leads to.
+    pub names: Vec<String>,
 }
 
 /// What to do with a reply.
@@ -70,13 +43,27 @@ pub enum Judgement {
         /// Bytes of the body, when they are known.
         body: Option<u64>,
         /// Which version of the file this is.
-        validator: Option<Validator>,
+        version: Option<Version>,
+        /// How the end of the body is stated.
+        framing: Framing,
+        /// It is the same version as what is there, by its validator.
+        same: bool,
     },
     /// Every byte is there already.
     Complete,
     /// The file on the server is another one by now: what is there does not belong to it.
     Changed {
         /// In which respect.
+        why: String,
+    },
+    /// Nothing says that this is the same file as what is there, and no digest will.
+    Unproven {
+        /// What is missing.
+        why: String,
+    },
+    /// The server cannot send parts, or not rightly: the whole can be asked for.
+    NoPart {
+        /// What it did.
         why: String,
     },
     /// The server may do better in a moment.
@@ -103,14 +90,14 @@ pub fn judge(asked: &Asked, head: &Head) -> Judgement {
     match head.status {
         200 => whole(asked, head),
         206 => part(asked, head),
-        416 => unsatisfiable(asked, head),
+        416 if asked.ranged => unsatisfiable(asked, head),
         408 | 425 | 429 | 500 | 502 | 503 | 504 => {
             Judgement::Later { why: status(head), after: retry_after(head) }
         }
         401 | 407 => no(head, "it wants a password; download the image with a browser"),
-        403 | 410 if asked.offset > 0 => no(
+        403 | 410 if asked.joins => no(
             head,
-            "the link has probably expired: get a new one and run the same command with it; what was downloaded is kept",
+            "the link has probably expired: get a new one and run the same command with it; what was downloaded is kept, and continued when --sha256 proves the whole",
         ),
         403 | 410 => no(head, "the link has probably expired, or is not for you: get a new one"),
         404 => no(head, "check the address: the file is not there, or no longer there"),
@@ -146,258 +133,201 @@ fn retry_after(head: &Head) -> Option<Duration> {
     (seconds <= PATIENCE).then(|| Duration::from_secs(seconds))
 }
 
-/// Which version of the file a reply is of.
-pub fn validator(head: &Head) -> Option<Validator> {
-    let tag = head.etag.as_deref().map(str::trim);
-    let strong = tag.filter(|tag| tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"'));
-    strong.map(|tag| Validator::Tag(tag.to_owned())).or_else(|| {
-        head.last_modified.as_deref().map(|date| Validator::Date(date.trim().to_owned()))
-    })
+/// A reply that cannot be right. Without `Range` the server may do better.
+fn nonsense(asked: &Asked, why: impl Into<String>) -> Judgement {
+    let why = why.into();
+    if asked.ranged { Judgement::NoPart { why } } else { Judgement::Later { why, after: None } }
 }
 
-/// Whether a reply is of another version than the one that was begun, as far as can be told.
-fn other_version(asked: &Asked, head: &Head, total: Option<u64>) -> Option<String> {
+/// Whether a reply is of the file of which bytes are there.
+enum Same {
+    /// Its address gives it the same strong validator as before.
+    Yes,
+    /// Nothing says so.
+    Unknown,
+    /// It is another, in this respect.
+    No(String),
+}
+
+fn same(asked: &Asked, head: &Head, total: Option<u64>) -> Same {
     if let (Some(old), Some(new)) = (asked.total, total)
         && old != new
     {
-        return Some(format!("its length was {old} bytes and is {new} now"));
+        return Same::No(format!("its length was {old} bytes and is {new} now"));
     }
-    let differs = match &asked.validator {
-        Some(Validator::Tag(tag)) => head.etag.as_ref().is_some_and(|new| new.trim() != tag),
-        Some(Validator::Date(date)) => {
-            head.last_modified.as_ref().is_some_and(|new| new.trim() != date)
-        }
-        None => false,
+    if total.is_some_and(|total| total < asked.offset) {
+        return Same::No("it is shorter now than what is there".to_owned());
+    }
+    // Tags of another address say nothing about ours.
+    let Some(old) = asked.version.as_ref().filter(|old| old.by == head.by) else {
+        return Same::Unknown;
     };
-    differs.then(|| "the server says that it was changed meanwhile".to_owned())
+    let new = match &old.validator {
+        // What has become weak on the way, as through a proxy that packs, is neither.
+        Validator::Tag(_) => head.tag(),
+        Validator::Date(_) => head.last_modified.as_deref().map(str::trim),
+    };
+    match new {
+        Some(new) if new == old.validator.as_str() => Same::Yes,
+        Some(_) => Same::No("the server says that it was changed meanwhile".to_owned()),
+        None => Same::Unknown,
+    }
 }
 
-fn length(head: &Head) -> Option<u64> {
-    head.content_length.as_ref()?.trim().parse().ok()
+/// Why a reply whose place is known must not be put beside what is there.
+fn stranger(asked: &Asked, head: &Head, same: Same) -> Option<Judgement> {
+    if !(asked.joins || asked.offset > 0) || matches!(same, Same::Yes) {
+        return None;
+    }
+    // A portal that wants a login answers everything with its page; the file is still there.
+    if head.is_type("text/html") {
+        let why = "the server sent a web page where the file was asked for".to_owned();
+        return Some(Judgement::Later { why, after: None });
+    }
+    match same {
+        Same::No(why) => Some(Judgement::Changed { why }),
+        Same::Unknown if asked.proven => None,
+        Same::Yes | Same::Unknown => Some(Judgement::Unproven { why: unproven(asked, head) }),
+    }
+}
+
+fn unproven(asked: &Asked, head: &Head) -> String {
+    match &asked.version {
+        Some(old) if old.by != head.by => "it comes from another address than what is there",
+        Some(_) => "the server no longer says which version of the file it sends",
+        None => "the server does not say which version of the file it sends (no strong ETag)",
+    }
+    .to_owned()
+}
+
+/// Endings of names whose content is coded in this way as it is stored. Servers label such files
+/// with their coding (Apache's AddEncoding), and send them as they are.
+fn stored_so(names: &[String], coding: &str) -> bool {
+    let endings: &[&str] = match coding {
+        "gzip" | "x-gzip" => &[".gz", ".tgz"],
+        "bzip2" | "x-bzip2" => &[".bz2"],
+        "xz" | "x-xz" => &[".xz"],
+        "zstd" => &[".zst"],
+        "compress" | "x-compress" => &[".z"],
+        _ => &[],
+    };
+    let mut names = names.iter().map(|name| name.to_ascii_lowercase());
+    names.any(|name| endings.iter().any(|ending| name.ends_with(ending)))
+}
+
+/// What is wrong with a body whatever part of the file it is; else how its end is stated.
+fn body(asked: &Asked, head: &Head) -> Result<Framing, Judgement> {
+    let framing = head
+        .framing()
+        .map_err(|why| nonsense(asked, format!("the reply cannot be right: {why}")))?;
+    if head.is_type("multipart/") {
+        return Err(nonsense(asked, "the server sent several parts where one was asked for"));
+    }
+    match head.coding() {
+        Some(coding) if !asked.proven && !stored_so(&asked.names, &coding) => Err(Judgement::No {
+            why: format!(
+                "the server sends the file in another coding ({}), though it was asked for as it is",
+                crate::text::printable(&coding)
+            ),
+            hint: "give its digest with --sha256, which tells whether these are the right bytes, or try another address",
+        }),
+        _ => Ok(framing),
+    }
 }
 
 /// 200: the whole file, also when a part was asked for.
 fn whole(asked: &Asked, head: &Head) -> Judgement {
-    let total = length(head);
-    if asked.offset > 0 {
-        if let Some(why) = other_version(asked, head, total) {
-            return Judgement::Changed { why };
-        }
-        // Without a word on its version the bytes before the offset may be other ones by now; a
-        // date says nothing about what was known by its tag, nor the other way round.
-        let told = match &asked.validator {
-            Some(Validator::Tag(_)) => head.etag.is_some(),
-            Some(Validator::Date(_)) => head.last_modified.is_some(),
-            None => true,
+    let framing = match body(asked, head) {
+        Ok(framing) => framing,
+        Err(judgement) => return judgement,
+    };
+    let mut total = framing.count();
+    // The field means nothing here (RFC 9110, 14.4); servers that send it sent a part, with the
+    // wrong status. Only where it says that this is the whole it contradicts nothing.
+    if let Some(text) = &head.content_range {
+        let range = content_range(text).filter(|range| {
+            let all = range.last.checked_add(1);
+            range.first == 0 && range.total == all && (total.is_none() || total == all)
+        });
+        let Some(range) = range else {
+            return nonsense(asked, "the server sent a part of the file as if it were the whole");
         };
-        if !told {
-            return Judgement::Changed {
-                why: "the server sends the whole file again and does not say which version".into(),
-            };
-        }
-        if total.is_some_and(|total| total < asked.offset) {
-            return Judgement::Changed { why: "it is shorter now than what is there".into() };
-        }
+        total = range.total;
     }
-    Judgement::Take { skip: asked.offset, total, body: total, validator: validator(head) }
+    let same = same(asked, head, total);
+    let is_same = matches!(same, Same::Yes);
+    if let Some(judgement) = stranger(asked, head, same) {
+        return judgement;
+    }
+    Judgement::Take {
+        skip: asked.offset,
+        total: total.or(asked.total),
+        body: total.or(asked.total),
+        version: head.version(),
+        framing,
+        same: is_same,
+    }
 }
 
 /// 206: a part. Only what its `Content-Range` says counts.
 fn part(asked: &Asked, head: &Head) -> Judgement {
-    let nonsense = |why: &str| Judgement::Later { why: why.to_owned(), after: None };
-    if asked.offset == 0 {
-        return nonsense("the server sent a part of the file where the whole was asked for");
+    if !asked.ranged {
+        return nonsense(asked, "the server sent a part of the file where the whole was asked for");
     }
-    if head.content_type.as_ref().is_some_and(|t| t.trim_start().starts_with("multipart/")) {
-        return nonsense("the server sent several parts where one was asked for");
-    }
-    let Some(range) = head.content_range.as_deref().and_then(content_range) else {
-        return nonsense("the server sent a part and does not say which");
+    let framing = match body(asked, head) {
+        Ok(framing) => framing,
+        Err(judgement) => return judgement,
     };
-    if let Some(why) = other_version(asked, head, range.total) {
-        return Judgement::Changed { why };
+    let Some(range) = head.content_range.as_deref().and_then(content_range) else {
+        return nonsense(asked, "the server sent a part and does not say which");
+    };
+    let bytes = range.last - range.first + 1;
+    if framing.count().is_some_and(|count| count != bytes) {
+        return nonsense(asked, "the server contradicts itself on the length of its reply");
     }
+    let mut same = same(asked, head, range.total);
     // With `*` for its length the last byte alone says that the file grew.
     if let Some(old) = asked.total.filter(|old| range.last >= *old) {
-        return Judgement::Changed { why: format!("its length was {old} bytes and is more now") };
+        same = Same::No(format!("its length was {old} bytes and is more now"));
     }
-    let body = range.last - range.first + 1;
-    if length(head).is_some_and(|length| length != body) {
-        return nonsense("the server contradicts itself on the length of its reply");
-    }
-    if range.first > asked.offset || range.last < asked.offset {
-        return Judgement::Later {
-            why: format!(
+    let (found, misplaced) =
+        (matches!(same, Same::Yes), range.first > asked.offset || range.last < asked.offset);
+    if misplaced && !matches!(same, Same::No(_)) {
+        return nonsense(
+            asked,
+            format!(
                 "the server sent bytes {} to {} where those from {} on were asked for",
                 range.first, range.last, asked.offset
             ),
-            after: None,
-        };
+        );
+    }
+    if let Some(judgement) = stranger(asked, head, same) {
+        return judgement;
     }
     Judgement::Take {
         skip: asked.offset - range.first,
         total: range.total.or(asked.total),
-        body: Some(body),
-        validator: validator(head).or_else(|| asked.validator.clone()),
+        body: Some(bytes),
+        version: head.version(),
+        framing,
+        same: found,
     }
 }
 
-/// 416: nothing behind the offset. Right when everything is there.
+/// 416: nothing after the offset. Right when everything is there.
 fn unsatisfiable(asked: &Asked, head: &Head) -> Judgement {
-    let total = head
-        .content_range
-        .as_deref()
-        .and_then(|text| text.trim().strip_prefix("bytes"))
-        .and_then(|text| text.trim().strip_prefix("*/"))
-        .and_then(|text| text.trim().parse::<u64>().ok());
-    if asked.offset == 0 {
-        return no(head, "try the address in a browser");
-    }
-    match total.or(asked.total) {
-        Some(total) if total == asked.offset && asked.total.is_none_or(|old| old == total) => {
-            Judgement::Complete
-        }
-        _ => {
-            Judgement::Changed { why: "the server has no byte behind those that are there".into() }
-        }
-    }
-}
-
-/// A `Content-Range` field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ContentRange {
-    first: u64,
-    last: u64,
-    total: Option<u64>,
-}
-
-/// `bytes 100-199/1000`, or `*` for a length that the server does not know.
-fn content_range(text: &str) -> Option<ContentRange> {
-    let rest = text.trim().strip_prefix("bytes")?;
-    let (range, total) = rest.trim().split_once('/')?;
-    let (first, last) = range.trim().split_once('-')?;
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
-    let total = match total.trim() {
-        "*" => None,
-        number => Some(number.parse::<u64>().ok()?),
+    let Some(total) = head.content_range.as_deref().and_then(unsatisfied_range) else {
+        return nonsense(
+            asked,
+            "the server has no such part, and does not say how long the file is",
+        );
     };
-    let sound = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
-    sound.then_some(ContentRange { first, last, total })
+    let same = same(asked, head, Some(total));
+    if total > asked.offset && !matches!(same, Same::No(_)) {
+        return nonsense(asked, "the server denies a part of the file that it has");
+    }
+    stranger(asked, head, same).unwrap_or(Judgement::Complete)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tag() -> Validator {
-        Validator::Tag("\"a\"".to_owned())
-    }
-
-    fn asked(offset: u64) -> Asked {
-        Asked { offset, total: Some(1000), validator: Some(tag()) }
-    }
-
-    fn head(status: u16, range: &str, length: &str, etag: &str) -> Head {
-        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Head {
-            status,
-            content_range: some(range),
-            content_length: some(length),
-            etag: some(etag),
-            ..Head::default()
-        }
-    }
-
-    fn take(skip: u64, total: u64, body: u64) -> Judgement {
-        Judgement::Take { skip, total: Some(total), body: Some(body), validator: Some(tag()) }
-    }
-
-    #[test]
-    fn replies_are_taken_only_where_they_say_they_begin() {
-        for (what, head, wanted) in [
-            ("as asked", head(206, "bytes 100-999/1000", "900", "\"a\""), take(0, 1000, 900)),
-            (
-                "from an aligned start",
-                head(206, "bytes 64-999/1000", "936", "\"a\""),
-                take(36, 1000, 936),
-            ),
-            (
-                "from 0 all the same",
-                head(206, "bytes 0-999/1000", "", "\"a\""),
-                take(100, 1000, 1000),
-            ),
-            (
-                "less than asked",
-                head(206, "bytes 100-199/1000", "100", "\"a\""),
-                take(0, 1000, 100),
-            ),
-            ("length not known", head(206, "bytes 100-999/*", "", "\"a\""), take(0, 1000, 900)),
-            ("Range ignored", head(200, "", "1000", "\"a\""), take(100, 1000, 1000)),
-        ] {
-            assert_eq!(judge(&asked(100), &head), wanted, "{what}");
-        }
-        assert_eq!(judge(&asked(1000), &head(416, "bytes */1000", "", "")), Judgement::Complete);
-    }
-
-    #[test]
-    fn another_file_under_the_same_address_is_noticed() {
-        for (what, head) in [
-            ("206 with another total", head(206, "bytes 100-1999/2000", "", "\"a\"")),
-            ("206 with another tag", head(206, "bytes 100-999/1000", "", "\"b\"")),
-            ("200 with another tag", head(200, "", "1000", "\"b\"")),
-            ("200 with another length", head(200, "", "999", "\"a\"")),
-            ("200 without a word on the version", head(200, "", "1000", "")),
-            ("206 from behind the end", head(206, "bytes 100-1000/*", "", "\"a\"")),
-            (
-                "200 with a date for the tag",
-                Head { last_modified: Some("today".to_owned()), ..head(200, "", "1000", "") },
-            ),
-            ("416 with another total", head(416, "bytes */50", "", "")),
-            ("416 without a total", head(416, "", "", "")),
-        ] {
-            let got = judge(&asked(100), &head);
-            assert!(matches!(got, Judgement::Changed { .. }), "{what}: {got:?}");
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_asked_again_and_never_taken() {
-        for (what, asked, head) in [
-            ("a gap", asked(100), head(206, "bytes 101-999/1000", "", "\"a\"")),
-            ("before it", asked(100), head(206, "bytes 0-99/1000", "", "\"a\"")),
-            ("no range", asked(100), head(206, "", "900", "\"a\"")),
-            ("backwards", asked(100), head(206, "bytes 200-100/1000", "", "\"a\"")),
-            ("behind its own end", asked(100), head(206, "bytes 100-1000/1000", "", "\"a\"")),
-            ("another unit", asked(100), head(206, "lines 100-999/1000", "", "\"a\"")),
-            ("a lie about the length", asked(100), head(206, "bytes 100-999/1000", "5", "\"a\"")),
-            ("unasked", asked(0), head(206, "bytes 0-999/1000", "1000", "\"a\"")),
-            ("huge", asked(100), head(206, "bytes 100-18446744073709551615/*", "", "\"a\"")),
-        ] {
-            let got = judge(&asked, &head);
-            assert!(matches!(got, Judgement::Later { .. }), "{what}: {got:?}");
-        }
-    }
-
-    #[test]
-    fn an_expired_link_says_that_a_new_one_goes_on_from_here() {
-        let Judgement::No { why, hint } = judge(&asked(100), &head(403, "", "", "")) else {
-            panic!("taken");
-        };
-        assert_eq!(why, "the server answered 403 Forbidden");
-        assert!(hint.contains("expired") && hint.contains("kept"), "{hint}");
-    }
-
-    #[test]
-    fn weak_tags_are_no_validators_and_waits_are_bounded() {
-        let mut weak = head(200, "", "", "W/\"a\"");
-        assert_eq!(validator(&weak), None);
-        weak.last_modified = Some("Tue, 01 Dec 2026 00:00:00 GMT".to_owned());
-        assert!(matches!(validator(&weak), Some(Validator::Date(_))));
-        let mut busy = head(503, "", "", "");
-        for (after, wait) in [("7", Some(7)), ("100000", None), ("soon", None)] {
-            busy.retry_after = Some(after.to_owned());
-            let Judgement::Later { after, .. } = judge(&asked(0), &busy) else { panic!("taken") };
-            assert_eq!(after.map(|d| d.as_secs()), wait);
-        }
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use reqwest::Url;
 
-use super::transfer::{Known, Patience, Remark, Transfer};
+use super::transfer::{Broken, Flag, Known, Patience, Remark, Transfer};
 use super::{client, run};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
@@ -32,16 +32,27 @@ impl std::fmt::Debug for Body {
     }
 }
 
+/// What is known of a stream's end, while it runs and afterwards.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// A digest will prove the whole, so that other addresses may go on with it.
+    pub proof: Flag,
+    /// It ended with the connection, and nobody had said how long it is.
+    pub unstated: Flag,
+}
+
 /// Asks for a file; what the server says of it, and its bytes. `remark` is called on the thread
 /// of the transfer.
 pub fn open(
     urls: &[Url],
     patience: Patience,
+    ending: &Ending,
     cancel: &CancelToken,
     remark: impl Fn(Remark) + Send + 'static,
 ) -> Result<(Known, Body)> {
     let client = client::client()?;
-    let mut transfer = Transfer::new(client, urls, patience, Box::new(remark));
+    let transfer = Transfer::new(client, urls, patience, Box::new(remark));
+    let mut transfer = transfer.flags(&ending.proof, &Flag::default(), &ending.unstated);
     let (send, portions) = bounded(AHEAD);
     let (tell, told) = bounded(1);
     let token = cancel.clone();
@@ -49,7 +60,7 @@ pub fn open(
         .name("http".to_owned())
         .spawn(move || {
             let failed = run(&token, async {
-                let known = transfer.begin().await;
+                let known = transfer.begin().await.map_err(Broken::into_error);
                 let go_on = known.is_ok();
                 // The other end waits for it.
                 tell.send(known).ok();
@@ -80,7 +91,7 @@ pub fn open(
 /// Collects what the connection gives into portions.
 async fn pump(transfer: &mut Transfer, send: &Sender<Result<Vec<u8>>>) -> Result<()> {
     let mut portion = Vec::with_capacity(PORTION);
-    while let Some(bytes) = transfer.chunk().await? {
+    while let Some(bytes) = transfer.chunk().await.map_err(Broken::into_error)? {
         portion.extend_from_slice(&bytes);
         if portion.len() >= PORTION {
             let full = std::mem::replace(&mut portion, Vec::with_capacity(PORTION));

@@ -4,18 +4,24 @@
 //! Whatever goes wrong on the way is tried again from the first byte that is missing, with
 //! `Range` and `If-Range`, after a wait that doubles, at the next mirror when there is one. What
 //! came is counted by what it is: bytes that `judge` did not place are never handed on.
+//!
+//! Bytes of two addresses are joined only where a digest will prove the whole. Where it will not,
+//! the address that began has to go on, with the validator that it had.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
+    HeaderName, IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Response, Url};
 
 use super::client;
-use super::judge::{Asked, Head, Judgement, Validator, judge};
-use crate::error::{Error, Kind, Result};
+use super::judge::{Asked, Framing, Head, Judgement, Version, judge};
+use crate::digest::Hasher;
+use crate::error::{Error, Kind};
 
 /// How failures are met.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +64,78 @@ pub enum Remark {
     NoParts,
 }
 
+/// Something that may become true while others run, and stays so.
+#[derive(Clone, Debug, Default)]
+pub struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    /// One that is true if `is`.
+    pub fn new(is: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(is)))
+    }
+
+    /// From now on.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Why a transfer ended before its last byte.
+#[derive(Debug)]
+pub enum Broken {
+    /// What is there cannot be continued; the whole file from its first byte can be.
+    Anew(Error),
+    /// The address that began is lost; another has to begin from the first byte.
+    Lost(Error),
+    /// The server does not send parts, and this is one of several.
+    NoParts,
+    /// Anything else.
+    Failed(Error),
+}
+
+/// What comes of a step of a transfer.
+pub type Outcome<T> = Result<T, Broken>;
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Broken {
+    /// The error, for whoever cannot begin from the first byte.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Anew(error) | Self::Lost(error) | Self::Failed(error) => error,
+            Self::NoParts => Error::new(Kind::Io, "the server does not send parts of the file"),
+        }
+    }
+}
+
 /// Where the bytes are on the server, and where they may come from.
 pub struct Transfer {
     client: Client,
     mirrors: Vec<Mirror>,
     current: usize,
+    /// The address that what is there came from.
+    origin: usize,
     offset: u64,
     /// First byte that is not wanted; the end of the file when `None`.
     end: Option<u64>,
     total: Option<u64>,
+    /// One of several pieces of the file.
+    several: bool,
+    /// A digest will prove the whole.
+    proof: Flag,
+    /// Bytes were joined that only a digest can prove to belong together.
+    joined: Flag,
+    /// The end of the file was never stated: the connection was closed.
+    unstated: Flag,
     open: Option<Body>,
     patience: Patience,
     failures: u32,
@@ -81,10 +150,15 @@ impl std::fmt::Debug for Transfer {
     }
 }
 
-/// One address of the file. Entity tags of different servers differ for the same file.
+/// One address of the file.
 struct Mirror {
     url: Url,
-    validator: Option<Validator>,
+    /// Where it led to in the end: asked first after a failure, because a validator is good for
+    /// that address alone.
+    led_to: Option<Url>,
+    version: Option<Version>,
+    /// It may be asked for parts.
+    ranges: bool,
     hopeless: bool,
 }
 
@@ -94,6 +168,7 @@ struct Body {
     skip: u64,
     /// Bytes still to come, where the server said how many; else the end is the end.
     left: Option<u64>,
+    framing: Framing,
 }
 
 /// What is known of a file before its first byte.
@@ -102,29 +177,59 @@ pub struct Known {
     /// Its length.
     pub total: Option<u64>,
     /// Which version it is.
-    pub validator: Option<Validator>,
+    pub version: Option<Version>,
+    /// Which of the addresses has it.
+    pub address: usize,
     /// Where it came from in the end, after redirects.
     pub url: Url,
     /// Whether the server says that it sends parts.
     pub ranges: bool,
 }
 
+/// The piece of a file that a transfer is for.
+#[derive(Clone, Debug, Default)]
+pub struct Piece {
+    /// Its first byte that is missing.
+    pub offset: u64,
+    /// First byte that is not wanted; the end of the file when `None`.
+    pub end: Option<u64>,
+    /// Length of the file, when it is known.
+    pub total: Option<u64>,
+    /// Which version of it, by the first address.
+    pub version: Option<Version>,
+    /// Whether others fetch other pieces of it.
+    pub several: bool,
+    /// Whether the first address is not to be asked for parts.
+    pub whole: bool,
+}
+
 impl Transfer {
-    /// Begins at byte `offset` of a file of which `total` and `validator` may be known.
+    /// Begins at the first byte of a file that has these addresses, best first.
     pub fn new(
         client: Client,
         urls: &[Url],
         patience: Patience,
         remark: Box<dyn Fn(Remark) + Send>,
     ) -> Self {
-        let mirror = |url: &Url| Mirror { url: url.clone(), validator: None, hopeless: false };
+        let mirror = |url: &Url| Mirror {
+            url: url.clone(),
+            led_to: None,
+            version: None,
+            ranges: true,
+            hopeless: false,
+        };
         Self {
             client,
             mirrors: urls.iter().map(mirror).collect(),
             current: 0,
+            origin: 0,
             offset: 0,
             end: None,
             total: None,
+            several: false,
+            proof: Flag::default(),
+            joined: Flag::default(),
+            unstated: Flag::default(),
             open: None,
             patience,
             failures: 0,
@@ -134,42 +239,48 @@ impl Transfer {
         }
     }
 
-    /// Only the bytes from `offset` to `end`, of a file that has that length and version.
+    /// Only this piece.
     #[must_use]
-    pub fn part(
-        mut self,
-        offset: u64,
-        end: Option<u64>,
-        total: Option<u64>,
-        validator: Option<Validator>,
-    ) -> Self {
-        (self.offset, self.end, self.total) = (offset, end, total);
+    pub fn piece(mut self, piece: Piece) -> Self {
+        (self.offset, self.end, self.total) = (piece.offset, piece.end, piece.total);
+        self.several = piece.several;
         if let Some(first) = self.mirrors.first_mut() {
-            first.validator = validator;
+            (first.version, first.ranges) = (piece.version, !piece.whole);
         }
         self
     }
 
-    /// Ends before this byte.
+    /// Where to look up whether a digest will prove the whole, and where to say that bytes were
+    /// joined which need that, and that the end was not stated.
     #[must_use]
-    pub fn part_ends(mut self, end: Option<u64>) -> Self {
-        self.end = end;
+    pub fn flags(mut self, proof: &Flag, joined: &Flag, unstated: &Flag) -> Self {
+        (self.proof, self.joined) = (proof.clone(), joined.clone());
+        self.unstated = unstated.clone();
+        self
+    }
+
+    /// Ends before this byte; whether others fetch the rest.
+    #[must_use]
+    pub fn ends(mut self, end: Option<u64>, several: bool) -> Self {
+        (self.end, self.several) = (end, several);
         self
     }
 
     /// Makes sure that a reply is there; what it says of the file. `None`: there is no byte left.
-    pub async fn begin(&mut self) -> Result<Option<Known>> {
+    pub async fn begin(&mut self) -> Outcome<Option<Known>> {
         if self.open.is_none() && !self.connect().await? {
             return Ok(None);
         }
         let Some(body) = &self.open else { return Ok(None) };
         let ranges = body.reply.status() == 206
             || body.reply.headers().get("accept-ranges").is_some_and(|v| v == "bytes");
+        let mirror = &self.mirrors[self.current];
         Ok(Some(Known {
             total: self.total,
-            validator: self.mirrors[self.current].validator.clone(),
+            version: mirror.version.clone(),
+            address: self.current,
             url: body.reply.url().clone(),
-            ranges,
+            ranges: ranges && mirror.ranges,
         }))
     }
 
@@ -179,9 +290,10 @@ impl Transfer {
     }
 
     /// The next bytes; `None` at the end.
-    pub async fn chunk(&mut self) -> Result<Option<bytes::Bytes>> {
+    pub async fn chunk(&mut self) -> Outcome<Option<bytes::Bytes>> {
         loop {
             if self.is_complete() {
+                self.nothing_more().await?;
                 return Ok(None);
             }
             if self.open.is_none() && !self.connect().await? {
@@ -190,7 +302,10 @@ impl Transfer {
             let Some(body) = &mut self.open else { continue };
             match body.reply.chunk().await {
                 Ok(Some(mut bytes)) => {
-                    body.left = body.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                    if body.left.is_some_and(|left| left < bytes.len() as u64) {
+                        return Err(self.more_than_said());
+                    }
+                    body.left = body.left.map(|left| left - bytes.len() as u64);
                     let skip = body.skip.min(bytes.len() as u64);
                     body.skip -= skip;
                     drop(bytes.split_to(usize::try_from(skip).unwrap_or(bytes.len())));
@@ -218,14 +333,42 @@ impl Transfer {
         self.end.or(self.total).is_some_and(|end| self.offset >= end)
     }
 
+    /// Where nothing counts the bytes of a body but what its head says of them, one byte more
+    /// gives that the lie, and then the bytes before were not what it says either.
+    async fn nothing_more(&mut self) -> Outcome<()> {
+        let Some(mut body) = self.open.take() else { return Ok(()) };
+        if body.left != Some(0) || matches!(body.framing, Framing::Counted(_)) {
+            return Ok(());
+        }
+        loop {
+            match body.reply.chunk().await {
+                Ok(Some(bytes)) if bytes.is_empty() => {}
+                Ok(Some(_)) => return Err(self.more_than_said()),
+                // As many as were said did come.
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn more_than_said(&mut self) -> Broken {
+        self.open = None;
+        Broken::Anew(
+            self.error("the server sent more bytes than it said, so none of them can be trusted")
+                .hint("try another address, or give the file's digest with --sha256"),
+        )
+    }
+
     /// The body of a reply is over.
-    async fn ended(&mut self) -> Result<()> {
-        let known = self.open.take().is_some_and(|body| body.left.is_some());
+    async fn ended(&mut self) -> Outcome<()> {
+        let body = self.open.take();
         if self.is_complete() {
             return Ok(());
         }
-        if self.total.is_none() && !known {
-            // Nobody said how long it is, and the connection was closed in order.
+        if let (None, Some(Body { left: None, framing, .. })) = (self.total, &body) {
+            // The connection was closed in order, and nobody said how long the file is.
+            if *framing == Framing::Closed {
+                self.unstated.set();
+            }
             self.total = Some(self.offset);
             return Ok(());
         }
@@ -236,53 +379,55 @@ impl Transfer {
         self.failed(why, None).await
     }
 
+    fn asked(&self) -> Asked {
+        let mirror = &self.mirrors[self.current];
+        let joins = self.several || self.offset > 0;
+        let ours = joins && (self.proof.is_set() || self.current == self.origin);
+        Asked {
+            offset: self.offset,
+            ranged: self.offset > 0 && mirror.ranges,
+            joins,
+            total: self.total.filter(|_| joins),
+            version: mirror.version.clone().filter(|_| ours),
+            proven: self.proof.is_set(),
+            names: client::file_name(&mirror.url).into_iter().collect(),
+        }
+    }
+
     /// Asks until a reply can be taken. `false`: every byte is there.
-    async fn connect(&mut self) -> Result<bool> {
+    async fn connect(&mut self) -> Outcome<bool> {
         loop {
-            let asked = Asked {
-                offset: self.offset,
-                total: self.total,
-                validator: self.mirrors[self.current].validator.clone(),
-            };
+            let asked = self.asked();
             let reply = match self.request(&asked).send().await {
                 Ok(reply) => reply,
                 Err(error) => {
-                    let why = client::cause(&error);
-                    if client::is_final(&error) {
-                        self.no(&why, client::advice(&error))?;
-                    } else if self.failures + 1 >= self.tries() {
-                        self.failures += 1;
-                        return Err(self.given_up(&why).hint(client::advice(&error)));
-                    } else {
-                        self.failed(why, None).await?;
-                    }
+                    self.unanswered(&error).await?;
                     continue;
                 }
             };
             self.reached = true;
-            match judge(&asked, &head(&reply)) {
-                Judgement::Take { skip, total, body, validator } => {
-                    if reply.status() == 200 && skip > 0 {
-                        (self.remark)(Remark::NoParts);
-                    }
-                    self.total = self.total.or(total);
-                    self.mirrors[self.current].validator = validator;
-                    self.open = Some(Body { reply, skip, left: body });
+            let mut asked = asked;
+            asked.names.extend(client::file_name(reply.url()));
+            let judgement = judge(&asked, &head(&reply));
+            let whole = asked.ranged && reply.status() == 200;
+            let taken = matches!(judgement, Judgement::Take { .. });
+            if self.several && (whole && taken || matches!(judgement, Judgement::NoPart { .. })) {
+                return Err(Broken::NoParts);
+            }
+            match judgement {
+                taken @ Judgement::Take { .. } => {
+                    self.take(&asked, taken, reply);
                     return Ok(true);
                 }
                 Judgement::Complete => {
                     self.total = Some(self.offset);
                     return Ok(false);
                 }
-                Judgement::Changed { why } => {
-                    return Err(Error::new(
-                        Kind::SourceMismatch,
-                        format!(
-                            "{} changed while it was downloaded: {why}",
-                            client::shown(&self.mirrors[self.current].url)
-                        ),
-                    )
-                    .hint("start over; what was downloaded belongs to the file of before"));
+                Judgement::Changed { why } => return Err(Broken::Anew(self.changed(&why))),
+                Judgement::Unproven { why } => self.unproven(&why)?,
+                Judgement::NoPart { .. } => {
+                    self.mirrors[self.current].ranges = false;
+                    (self.remark)(Remark::NoParts);
                 }
                 Judgement::Later { why, after } => self.failed(why, after).await?,
                 Judgement::No { why, hint } => self.no(&why, hint)?,
@@ -290,44 +435,118 @@ impl Transfer {
         }
     }
 
+    fn take(&mut self, asked: &Asked, taken: Judgement, reply: Response) {
+        let Judgement::Take { skip, total, body, version, framing, same } = taken else { return };
+        if asked.ranged && reply.status() == 200 {
+            (self.remark)(Remark::NoParts);
+        }
+        let mirror = &mut self.mirrors[self.current];
+        mirror.led_to = Some(reply.url().clone());
+        if !asked.joins {
+            (self.origin, self.total, mirror.version) = (self.current, total, version);
+        } else {
+            self.total = self.total.or(total);
+            if !same {
+                self.joined.set();
+                mirror.version = version;
+            }
+        }
+        self.open = Some(Body { reply, skip, left: body, framing });
+    }
+
+    /// Nothing came back.
+    async fn unanswered(&mut self, error: &reqwest::Error) -> Outcome<()> {
+        let why = client::cause(error);
+        if client::is_final(error) {
+            return self.no(&why, client::advice(error));
+        }
+        self.mirrors[self.current].led_to = None;
+        if self.failures + 1 >= self.tries() {
+            self.failures += 1;
+            let error = self.given_up(&why).hint(client::advice(error));
+            return Err(self.lost(error));
+        }
+        self.failed(why, None).await
+    }
+
     fn request(&self, asked: &Asked) -> reqwest::RequestBuilder {
-        let url = self.mirrors[self.current].url.clone();
+        let mirror = &self.mirrors[self.current];
+        let url = mirror.led_to.as_ref().unwrap_or(&mirror.url).clone();
         let mut request = self.client.get(url).header(ACCEPT_ENCODING, "identity");
-        if asked.offset > 0 {
+        if asked.ranged {
             let last = self.end.map_or_else(String::new, |end| (end - 1).to_string());
             request = request.header(RANGE, format!("bytes={}-{last}", asked.offset));
-            if let Some(validator) = &asked.validator {
-                request = request.header(IF_RANGE, validator.as_str());
+            if let Some(version) = &asked.version {
+                request = request.header(IF_RANGE, version.validator.as_str());
             }
         }
         request
     }
 
-    /// This address will not do: the next one, or the end.
-    fn no(&mut self, why: &str, hint: &str) -> Result<()> {
-        let error = self.error(why).hint(hint);
-        self.mirrors[self.current].hopeless = true;
-        if self.next_mirror() { Ok(()) } else { Err(error) }
+    fn changed(&self, why: &str) -> Error {
+        let url = client::shown(&self.mirrors[self.current].url);
+        Error::new(Kind::SourceMismatch, format!("{url} changed while it was downloaded: {why}"))
+            .hint("start over; what was downloaded belongs to the file of before")
     }
 
-    /// Goes to the next address that may do.
+    /// Where an address leads may change, and then it can begin anew, but not go on.
+    fn unproven(&mut self, why: &str) -> Outcome<()> {
+        if self.forget_the_way() {
+            return Ok(());
+        }
+        let error = self.error(&format!("it cannot be continued: {why}")).hint(
+            "give the file's digest with --sha256: then it is continued, and proven in the end",
+        );
+        Err(Broken::Anew(error))
+    }
+
+    /// Asks the address itself again, not what it led to. `false`: that is what was asked.
+    fn forget_the_way(&mut self) -> bool {
+        let mirror = &mut self.mirrors[self.current];
+        mirror.led_to.take().is_some_and(|url| url != mirror.url)
+    }
+
+    /// This address will not do: the next one, or the end.
+    fn no(&mut self, why: &str, hint: &str) -> Outcome<()> {
+        if self.forget_the_way() {
+            return Ok(());
+        }
+        let error = self.error(why).hint(hint);
+        self.mirrors[self.current].hopeless = true;
+        if self.next_mirror() { Ok(()) } else { Err(self.lost(error)) }
+    }
+
+    /// What it means that no address can go on.
+    fn lost(&self, error: Error) -> Broken {
+        let others = self.mirrors.iter().enumerate();
+        let mut others = others.filter(|(index, mirror)| *index != self.origin && !mirror.hopeless);
+        let joins = self.several || self.offset > 0;
+        if joins && !self.proof.is_set() && others.next().is_some() {
+            return Broken::Lost(error);
+        }
+        Broken::Failed(error)
+    }
+
+    /// Goes to the next address that may do: which may continue what is there.
     fn next_mirror(&mut self) -> bool {
+        let any = self.proof.is_set() || !(self.several || self.offset > 0);
         let count = self.mirrors.len();
         let next = (1..=count)
             .map(|step| (self.current + step) % count)
-            .find(|index| !self.mirrors[*index].hopeless);
+            .find(|index| !self.mirrors[*index].hopeless && (any || *index == self.origin));
         self.current = next.unwrap_or(self.current);
         next.is_some()
     }
 
     /// Waits, and goes to the next mirror; gives up after too many failures in a row.
-    async fn failed(&mut self, why: String, after: Option<Duration>) -> Result<()> {
+    async fn failed(&mut self, why: String, after: Option<Duration>) -> Outcome<()> {
         self.failures = if self.since_failure >= WORTH { 1 } else { self.failures + 1 };
         self.since_failure = 0;
         if self.failures >= self.tries() {
-            return Err(self.given_up(&why).hint(
+            let error = self.given_up(&why).hint(
                 "check the network, then run the same command again: a download goes on where it stopped",
-            ));
+            );
+            return Err(self.lost(error));
         }
         let doubled = self.patience.first_wait * 2u32.saturating_pow(self.failures - 1);
         let wait =
@@ -354,20 +573,41 @@ impl Transfer {
     }
 }
 
+/// Who answered: the address without its query, in which tokens change.
+fn who(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    mark(&url)
+}
+
+/// An address as states know it: they are kept, and the address itself may hold secrets.
+pub(super) fn mark(url: &Url) -> String {
+    let mut hasher = Hasher::default();
+    hasher.update(url.as_str().as_bytes());
+    hasher.finish().to_string()
+}
+
 /// The fields of a reply that matter.
-fn head(reply: &Response) -> Head {
-    let headers: &HeaderMap = reply.headers();
-    // A field that is no ASCII is none that we could use.
+pub(super) fn head(reply: &Response) -> Head {
+    // Byte by byte: what is not ASCII is kept apart, and is no number, tag or word of ours.
     let field = |name: HeaderName| {
-        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        let lines = reply.headers().get_all(name);
+        let text = |line: &[u8]| line.iter().map(|byte| char::from(*byte)).collect::<String>();
+        let lines: Vec<String> = lines.iter().map(|line| text(line.as_bytes())).collect();
+        (!lines.is_empty()).then(|| lines.join(", "))
     };
     Head {
         status: reply.status().as_u16(),
+        by: who(reply.url()),
         content_length: field(CONTENT_LENGTH),
         content_range: field(CONTENT_RANGE),
+        transfer_encoding: field(TRANSFER_ENCODING),
+        content_encoding: field(CONTENT_ENCODING),
         content_type: field(CONTENT_TYPE),
         etag: field(ETAG),
         last_modified: field(LAST_MODIFIED),
+        date: field(DATE),
         retry_after: field(RETRY_AFTER),
     }
 }
