@@ -20,6 +20,8 @@ pub(super) struct BlockMap {
     pub(super) voucher: Voucher,
     /// What is to be told of it.
     pub(super) notes: Vec<String>,
+    /// Which map it is, and how much it leaves out.
+    pub(super) words: String,
 }
 
 /// The map that was named, or lies beside the file.
@@ -61,10 +63,11 @@ fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMa
     let (mapped, size) = (Bytes(bmap.mapped()), Bytes(bmap.image_size));
     let checks =
         if bmap.proves() { "each with its SHA-256" } else { "without a digest that proves them" };
-    notes.push(format!(
+    let words = format!(
         "block map {shown} (version {}): {mapped} of {size} are written and verified, in {} ranges, {checks}",
         printable(&bmap.version),
         bmap.ranges.len()
-    ));
-    Ok(BlockMap { bmap, voucher, notes })
+    );
+    notes.push(words.clone());
+    Ok(BlockMap { bmap, voucher, notes, words })
 }

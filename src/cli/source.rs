@@ -54,6 +54,8 @@ pub(super) struct Image {
     notes: Vec<String>,
     /// What of it is written, where a block map says so.
     mask: Option<Mask>,
+    /// Which block map, and how much it leaves out.
+    map: Option<String>,
 }
 
 impl Image {
@@ -96,7 +98,8 @@ impl Image {
         let (source, packed) = unpack(source, &published, origin)?;
         let mask = None;
         let source = Arc::from(source);
-        Ok(Self { source, at, kind, published, notes, packed, remarks: None, kept: None, mask })
+        let (remarks, kept, map) = (None, None, None);
+        Ok(Self { source, at, kind, published, packed, remarks, kept, notes, mask, map })
     }
 
     /// With what a transfer has to tell, and where the stream is stored.
@@ -140,7 +143,7 @@ impl Image {
 
     /// Puts a block map before it.
     pub(super) fn mapped(self, map: BlockMap) -> Result<Self> {
-        let BlockMap { bmap, voucher, notes: more } = map;
+        let BlockMap { bmap, voucher, notes: more, words } = map;
         let mask = Mask::new(bmap.ranges.iter().map(|range| range.bytes.clone()))
             .map_err(|why| Error::refused(format!("the block map: {why}")))?;
         let whole = self.published.file.is_some() || self.published.image.is_some();
@@ -159,7 +162,13 @@ impl Image {
         if published.file.is_none() && published.image.is_none() {
             published.voucher = Some(voucher);
         }
-        Ok(Self { source, notes, published, mask: Some(mask), ..self })
+        let map = Some(words);
+        Ok(Self { source, notes, published, mask: Some(mask), map, ..self })
+    }
+
+    /// Which block map is used, and how much it leaves out.
+    pub(super) fn map(&self) -> Option<&str> {
+        self.map.as_deref()
     }
 
     /// The image that was composed of this one, whose file is `proven` when it was compared.
@@ -187,7 +196,7 @@ impl Image {
 
     /// The same image for another target, which reads it by this source.
     pub(super) fn for_another(&self, source: Arc<dyn Source>) -> Self {
-        let Self { at, kind, published, packed, notes, mask, .. } = self;
+        let Self { at, kind, published, packed, notes, mask, map, .. } = self;
         Self {
             source,
             at: at.clone(),
@@ -198,6 +207,7 @@ impl Image {
             kept: None,
             notes: notes.clone(),
             mask: mask.clone(),
+            map: map.clone(),
         }
     }
 

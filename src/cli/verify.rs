@@ -314,11 +314,23 @@ fn warn_of_mounts(target: &Target, session: &Session) {
     }
 }
 
+/// The sentence where a block map leaves out a part of the image.
+fn mapped(bytes: u64, size: Option<u64>) -> String {
+    let of = size.map_or_else(String::new, |size| format!(" of {}", Bytes(size)));
+    format!("{}{of} (the mapped blocks) read back: every mapped byte matches", Bytes(bytes))
+}
+
 fn judge(verdict: Verdict, truth: &Truth, target: &str) -> Result<String> {
     match verdict {
         Verdict::Matched { bytes } => match truth {
             Truth::Image(image, _) if !is_whole(image.source(), image.published()) => {
                 Err(maybe_a_part(image.source(), bytes, target))
+            }
+            Truth::Image(image, _) if image.map().is_some() => {
+                Ok(mapped(bytes, image.source().info().len))
+            }
+            Truth::Record(record) if !record.mapped.is_empty() => {
+                Ok(mapped(bytes, record.source.as_ref().and_then(|source| source.size)))
             }
             _ => Ok(format!("{} read back: every byte matches", Bytes(bytes))),
         },

@@ -236,9 +236,10 @@ pub(super) fn check_source(
         return Ok(());
     }
     if !checked {
-        let reason = match source.is_end_stated() {
-            true => "no published SHA-256 was given",
-            false => "its length was never stated, and no published SHA-256 was given",
+        let reason = if source.is_end_stated() {
+            "no published SHA-256 was given"
+        } else {
+            "its length was never stated, and no published SHA-256 was given"
         };
         let reason = reason.to_owned();
         cx.events.emit(Event::SourceVerdict(Verdict::NotChecked { reason }));

@@ -188,9 +188,67 @@ impl MappedSource {
             .hint("take the map that belongs to this image, or --bmap none"));
         }
         let Bmap { image_size, ranges, .. } = bmap;
+        if ranges.is_empty() {
+            return Err(Error::refused(format!(
+                "the block map leaves out all of {}: nothing would be written",
+                own.name
+            ))
+            .hint(OTHERWISE));
+        }
+        leaves_out_zeros(&*inner, &ranges, image_size)?;
         let info = SourceInfo { len: Some(image_size), ..own.clone() };
         Ok(Self { inner, ranges: ranges.into(), image_size, info, whole })
     }
+}
+
+const OTHERWISE: &str =
+    "take the map that belongs to this image, or write all of it with --bmap none";
+
+/// What a map leaves out must be zeros in the image, or the map is of another one, or of an earlier state of it.
+/// Looked at before anything is written: of a file all of it, holes of its filesystem aside, which are zeros; of
+/// what is unpacked its head. The rest of that is looked at while it passes.
+fn leaves_out_zeros(image: &dyn Source, ranges: &[Mapped], size: u64) -> Result<()> {
+    let whole = image.positional();
+    let (look, size) = match &whole {
+        Some(look) => (&**look, size),
+        None => (&*image.preview(), size.min(HEAD)),
+    };
+    let name = &image.info().name;
+    let mut buf = vec![0; 1 << 20];
+    let mut at = 0;
+    for end in ranges.iter().map(|range| range.bytes.start).chain([size]) {
+        let end = end.min(size);
+        while at < end {
+            at = image.data_from(at).unwrap_or(at).min(end);
+            let want = usize::try_from(end - at).unwrap_or(buf.len()).min(buf.len());
+            let n = look.read_at(at, &mut buf[..want]).map_err(|e| Error::from_read(e, name))?;
+            if let Some(place) = buf[..n].iter().position(|byte| *byte != 0) {
+                return Err(not_zero(name, at + place as u64));
+            }
+            if n == 0 {
+                break;
+            }
+            at += n as u64;
+        }
+        at = at.max(
+            ranges
+                .iter()
+                .find(|range| range.bytes.start == end)
+                .map_or(at, |range| range.bytes.end),
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that are looked at of what can be read once.
+const HEAD: u64 = 1 << 20;
+
+fn not_zero(name: &str, at: u64) -> Error {
+    Error::new(
+        Kind::SourceMismatch,
+        format!("the block map is not of {name}: it leaves out byte {at}, which is not zero"),
+    )
+    .hint(OTHERWISE)
 }
 
 impl Source for MappedSource {
@@ -278,8 +336,9 @@ impl Read for Reader {
         self.at += n as u64;
         if mapped {
             self.next += usize::from(self.at == end);
-        } else {
-            buf[..n].fill(0);
+        } else if let Some(place) = buf[..n].iter().position(|byte| *byte != 0) {
+            let at = self.at - n as u64 + place as u64;
+            return Err(io::Error::other(not_zero(&self.name, at)));
         }
         Ok(n)
     }
@@ -290,7 +349,10 @@ impl Reader {
     fn take(&mut self, mapped: bool, buf: &mut [u8]) -> io::Result<usize> {
         match &mut self.stream {
             Some(stream) => stream.read(buf),
-            None if !mapped => Ok(buf.len()),
+            None if !mapped => {
+                buf.fill(0);
+                Ok(buf.len())
+            }
             None => match self.inner.positional() {
                 Some(image) => image.read_at(self.at, buf),
                 None => Err(io::Error::from(io::ErrorKind::Unsupported)),

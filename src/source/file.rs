@@ -7,7 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::unistd::{Whence, lseek};
 
 use super::{Source, SourceInfo};
 use crate::error::{Context, Result};
@@ -54,6 +56,16 @@ impl FileSource {
 impl Source for FileSource {
     fn info(&self) -> &SourceInfo {
         &self.info
+    }
+
+    fn data_from(&self, offset: u64) -> Option<u64> {
+        let len = self.info.len?;
+        match lseek(&*self.file, i64::try_from(offset).ok()?, Whence::SeekData) {
+            Ok(at) => u64::try_from(at).ok(),
+            // Nothing but a hole up to the end.
+            Err(Errno::ENXIO) => Some(len),
+            Err(_) => None,
+        }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>> {

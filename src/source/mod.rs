@@ -75,6 +75,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn file(&self) -> Option<FileRead> {
         None
     }
+    /// First byte from `offset` on that may be other than zero, where the file knows its holes (lseek(2),
+    /// SEEK_DATA); the end when there is none. `None`: not known.
+    fn data_from(&self, _offset: u64) -> Option<u64> {
+        None
+    }
     /// Whether somebody stated where it ends, once a reader has returned its last byte. `false`: a
     /// connection was closed, and what came may be a part of it.
     fn is_end_stated(&self) -> bool {

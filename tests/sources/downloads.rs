@@ -611,11 +611,9 @@ fn c18_a_part_that_somebody_else_made_is_left_as_it_is() {
     let body = image(2 * MIB, 183);
     let copy = Arc::clone(&body);
     let server = Server::start(move |request| Reply::good(request, &copy, TAG));
-    for (state, more) in [
-        (None, &[][..]),
-        (Some("{}"), &[]),
-        (Some("not ours"), &["--sha256", &digest_of(&body)]),
-    ] {
+    for (state, more) in
+        [(None, &[][..]), (Some("{}"), &[]), (Some("not ours"), &["--sha256", &digest_of(&body)])]
+    {
         let home = folder();
         let part = put(home.path(), "out.img.part", b"of a browser");
         if let Some(state) = state {
@@ -661,12 +659,18 @@ fn c17_no_reply_of_the_table_makes_other_bytes_with_exit_code_0() {
         ("no length", |good, _, _| good.length(Length::None)),
         ("chunked", |good, _, _| good.length(Length::Chunked)),
         ("cut", |good, from, to| good.cut_after((to - from) / 2)),
-        ("cut without a length", |good, from, to| good.cut_after((to - from) / 2).length(Length::None)),
-        ("cut in chunks", |good, from, to| good.cut_after((to - from) / 2).length(Length::ChunkedCut)),
+        ("cut without a length", |good, from, to| {
+            good.cut_after((to - from) / 2).length(Length::None)
+        }),
+        ("cut in chunks", |good, from, to| {
+            good.cut_after((to - from) / 2).length(Length::ChunkedCut)
+        }),
         ("another tag", |good, _, _| good.with("ETag", "\"other\"")),
         ("a weak tag", |good, _, _| good.with("ETag", "W/\"a\"")),
         ("packed", |good, _, _| good.with("Content-Encoding", "gzip")),
-        ("several parts", |good, _, _| good.with("Content-Type", "multipart/byteranges; boundary=x")),
+        ("several parts", |good, _, _| {
+            good.with("Content-Type", "multipart/byteranges; boundary=x")
+        }),
         ("a page", |_, _, _| {
             Reply::whole(&Arc::new(b"<html><body>log in</body></html>".to_vec()))
                 .with("Content-Type", "text/html")

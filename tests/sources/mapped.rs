@@ -184,3 +184,119 @@ fn a_signed_map_vouches_for_the_image() {
     fs::write(Path::new(&lab.path("x.img.bmap")), text).unwrap();
     run(&flash).expect(4).says(&["does not fit"]);
 }
+
+/// A map in the form of bmaptool, without digests, of these blocks.
+fn bare_map(size: u64, block: u64, ranges: &[(u64, u64)]) -> String {
+    let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
+    let list = ranges.iter().fold(String::new(), |list, (first, last)| {
+        list + "<Range> " + &first.to_string() + "-" + &last.to_string() + " </Range>\n"
+    });
+    format!(
+        "<?xml version=\"1.0\" ?>\n<bmap version=\"1.2\">\n<ImageSize> {size} </ImageSize>\n\
+         <BlockSize> {block} </BlockSize>\n<MappedBlocksCount> {count} </MappedBlocksCount>\n\
+         <BlockMap>\n{list}</BlockMap>\n</bmap>\n"
+    )
+}
+
+#[test]
+fn c06_c07_no_map_makes_a_medium_that_differs_from_its_image_and_is_called_whole() {
+    let dir = target_folder();
+    let size = 256 << 10;
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut refused, mut written) = (0, 0);
+    for case in 0..120 {
+        let block = [512, 1024, 4096, 16384][usize::try_from(random(4)).unwrap()];
+        let blocks = size / block;
+        // Data in some blocks; the map is of these, of fewer, of none, or of nonsense.
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let mut at = random(2) * random(3);
+        while at < blocks && ranges.len() < 6 {
+            let last = (at + random(blocks / 4 + 1)).min(blocks - 1);
+            ranges.push((at, last));
+            at = last + 2 + random(blocks / 4 + 1);
+        }
+        let mut image = vec![0; usize::try_from(size).unwrap()];
+        for (first, last) in &ranges {
+            let (from, to) = (first * block, (last + 1) * block);
+            let (from, to) = (usize::try_from(from).unwrap(), usize::try_from(to).unwrap());
+            image[from..to].copy_from_slice(&lab::noise(to as u64 - from as u64, case + 1));
+        }
+        match case % 6 {
+            0 => {}
+            1 => ranges.clear(),
+            2 => drop(ranges.pop()),
+            3 => drop(ranges.remove(0)),
+            4 => {
+                // The image was changed since, in a hole.
+                let place = usize::try_from(random(size)).unwrap();
+                image[place] = 1;
+            }
+            _ => ranges.reverse(),
+        }
+        let name = format!("{case}.img");
+        let path = put(dir.path(), &name, &image);
+        put(dir.path(), format!("{name}.bmap"), bare_map(size, block, &ranges).as_bytes());
+        let stick = put(dir.path(), "stick", &vec![0x5a; 4 << 20]);
+        let packed = case % 2 == 1 && lab::find("gzip").is_some();
+        let source = if packed {
+            sh("gzip", &["-1", "-f", &path]);
+            let map = format!("{path}.bmap");
+            fs::rename(&map, format!("{path}.gz.bmap")).unwrap();
+            format!("{path}.gz")
+        } else {
+            path
+        };
+        let output =
+            run(&["flash", &source, &stick, "--yes", "--force", "--json", "--discard", "never"]);
+        let medium = fs::read(&stick).unwrap();
+        let inside = |at: usize| {
+            ranges
+                .iter()
+                .any(|(first, last)| (first * block..(last + 1) * block).contains(&(at as u64)))
+        };
+        if output.code == 0 {
+            written += 1;
+            let same = |at: &usize| medium[*at] == image[*at];
+            assert!(
+                (0..image.len()).filter(|at| inside(*at)).all(|at| same(&at)),
+                "{case}: {output}"
+            );
+            // What is left out is zeros in the image: nothing of it is missing.
+            assert!(
+                (0..image.len()).filter(|at| !inside(*at)).all(|at| image[at] == 0),
+                "{case}: {output}"
+            );
+            let all =
+                ranges.iter().map(|(first, last)| (last - first + 1) * block).sum::<u64>() == size;
+            let text = output.event("finished")["message"].as_str().unwrap().to_owned();
+            assert!(all || text.contains("(the mapped blocks)"), "{case}: {text}");
+            assert!(all || !text.contains("every byte"), "{case}: {text}");
+        } else {
+            refused += 1;
+            assert!(matches!(output.code, 2..=4), "{case}: {output}");
+            let untouched = medium.iter().all(|byte| *byte == 0x5a);
+            let blank = medium[..512].iter().all(|byte| *byte == 0);
+            assert!(untouched || packed && blank, "{case}: it looks whole: {output}");
+        }
+    }
+    println!("{refused} maps refused, {written} written");
+    assert!(refused >= 40 && written >= 15, "{refused} {written}");
+}
+
+#[test]
+fn c07_the_map_is_named_before_the_question() {
+    let dir = target_folder();
+    let mut image = vec![0; 1 << 20];
+    image[..4096].copy_from_slice(&disk_image(4096, 3));
+    let path = put(dir.path(), "x.img", &image);
+    put(dir.path(), "x.img.bmap", bare_map(1 << 20, 4096, &[(0, 0)]).as_bytes());
+    let stick = put(dir.path(), "stick", &vec![0; 4 << 20]);
+    run(&["flash", &path, &stick, "--dry-run"]).expect(0).says(&["Map", "x.img.bmap", "4.00 KiB"]);
+    run(&["flash", &path, &stick, "--yes"]).expect(0).says(&["(the mapped blocks)"]);
+    run(&["verify", &stick, &path]).expect(0).says(&["(the mapped blocks)"]);
+}

@@ -120,6 +120,9 @@ impl Job {
         writeln!(text, "Source   {}\n         {}{label}, {size}", source.name, self.info.kind).ok();
         let boot = &self.info.boot;
         writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
+        if let Some(map) = self.image.map() {
+            writeln!(text, "Map      {map}").ok();
+        }
         let media = self.windows.iter().flat_map(|media| &media.words);
         for (line, label) in media.zip(std::iter::once("Windows").chain(std::iter::repeat(""))) {
             writeln!(text, "{label:<9}{line}").ok();
@@ -346,9 +349,10 @@ impl Job {
         let bytes = mapped.map_or(bytes, |ranges| ranges::mapped(&ranges));
         session.edit(|record| record.chunk_map = Some(map));
         let source = self.image.source();
-        let whole = match is_whole(source, self.image.published()) {
-            true => Ok(()),
-            false => Err(maybe_a_part(source, bytes, &self.target.name())),
+        let whole = if is_whole(source, self.image.published()) {
+            Ok(())
+        } else {
+            Err(maybe_a_part(source, bytes, &self.target.name()))
         };
         if self.args.eject {
             eject(device, &self.target.facts(), session);
@@ -364,6 +368,16 @@ impl Job {
             return Ok(format!("{} written and flushed, not verified ({reason})", Bytes(bytes)));
         }
         whole?;
+        // Of what a map leaves out nothing was compared, and nothing is claimed.
+        if let (Some(_), Some(size)) = (self.image.map(), source.info().len) {
+            let written = changed
+                .map_or_else(|| "written".to_owned(), |n| format!("{} of it written", Bytes(n)));
+            return Ok(format!(
+                "{} of {} (the mapped blocks), {written}, flushed and read back: every mapped byte matches",
+                Bytes(bytes),
+                Bytes(size)
+            ));
+        }
         if let Some(written) = changed {
             return Ok(format!(
                 "{}, of which {} written, flushed and read back, the rest compared: every byte matches",

@@ -442,14 +442,14 @@ impl Transfer {
         }
         let mirror = &mut self.mirrors[self.current];
         mirror.led_to = Some(reply.url().clone());
-        if !asked.joins {
-            (self.origin, self.total, mirror.version) = (self.current, total, version);
-        } else {
+        if asked.joins {
             self.total = self.total.or(total);
             if !same {
                 self.joined.set();
                 mirror.version = version;
             }
+        } else {
+            (self.origin, self.total, mirror.version) = (self.current, total, version);
         }
         self.open = Some(Body { reply, skip, left: body, framing });
     }
