@@ -271,7 +271,8 @@ fn a_record_that_cannot_be_saved_is_no_success() {
     let image = put(dir.path(), "image", &disk_image(8 * MIB, 1));
     let nowhere = dir.path().join("nowhere/record.json");
     let output = flash(&image, "sim:16MiB", &["--record", nowhere.to_str().unwrap()]).expect(1);
-    output.says(&["the record was not saved"]);
+    // Found out before anything is written.
+    output.says(&["--record: cannot create"]);
     let output = flash(&image, "sim:16MiB", &["--log", nowhere.to_str().unwrap()]);
     assert_ne!(output.code, 0);
     assert!(!output.events().iter().any(|event| event["event"] == "phase_started"), "{output}");

@@ -95,9 +95,9 @@ fn b114_under_sudo_files_belong_to_the_person_who_called() {
     assert_ne!(output.code, 0, "{output}");
     let output = sudo(&log, &planted);
     assert_eq!(fs::read_to_string(&secret).unwrap(), "root's own");
-    // A record replaces the link itself, it does not follow it.
-    output.expect(0);
-    assert!(fs::symlink_metadata(&planted).unwrap().is_file());
+    // A link is neither followed nor replaced.
+    output.expect(3).says(&["is a link to"]);
+    assert!(fs::symlink_metadata(&planted).unwrap().is_symlink());
 }
 
 fn chown_link(link: &Path) {

@@ -8,9 +8,14 @@ use std::fmt::Write as _;
 use std::sync::Once;
 use std::time::Duration;
 
-use reqwest::Url;
+use reqwest::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderName,
+    LAST_MODIFIED, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use reqwest::redirect::Policy;
+use reqwest::{Response, Url};
 
+use super::head::Head;
 use crate::error::{Error, Result};
 use crate::text::printable;
 
@@ -159,6 +164,30 @@ pub(super) fn advice(error: &reqwest::Error) -> &'static str {
         "give the address that it leads to, if you trust it"
     } else {
         "check the network, then run the same command again: it goes on where it stopped"
+    }
+}
+
+/// The fields of a reply that matter.
+pub(super) fn head(reply: &Response) -> Head {
+    // Byte by byte: what is not ASCII is kept apart, and is no number, tag or word of ours.
+    let field = |name: HeaderName| {
+        let lines = reply.headers().get_all(name);
+        let text = |line: &[u8]| line.iter().map(|byte| char::from(*byte)).collect::<String>();
+        let lines: Vec<String> = lines.iter().map(|line| text(line.as_bytes())).collect();
+        (!lines.is_empty()).then(|| lines.join(", "))
+    };
+    Head {
+        status: reply.status().as_u16(),
+        by: super::transfer::who(reply.url()),
+        content_length: field(CONTENT_LENGTH),
+        content_range: field(CONTENT_RANGE),
+        transfer_encoding: field(TRANSFER_ENCODING),
+        content_encoding: field(CONTENT_ENCODING),
+        content_type: field(CONTENT_TYPE),
+        etag: field(ETAG),
+        last_modified: field(LAST_MODIFIED),
+        date: field(DATE),
+        retry_after: field(RETRY_AFTER),
     }
 }
 

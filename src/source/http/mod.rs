@@ -80,7 +80,7 @@ pub fn small(address: &str, limit: usize, cancel: &CancelToken) -> Result<Option
             return Ok(None);
         }
         let said = |why: &str| Error::new(Kind::Io, format!("{}: {why}", client::shown(&url)));
-        match judge(&Asked::default(), &transfer::head(&reply)) {
+        match judge(&Asked::default(), &client::head(&reply)) {
             Judgement::Take { .. } => {}
             Judgement::No { why, hint } => return Err(said(&why).hint(hint)),
             Judgement::Later { why, .. }

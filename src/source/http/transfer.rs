@@ -12,14 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
-    HeaderName, IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER, TRANSFER_ENCODING,
-};
+use reqwest::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use reqwest::{Client, Response, Url};
 
-use super::client;
-use super::judge::{Asked, Framing, Head, Judgement, Version, judge};
+use super::client::{self, head};
+use super::judge::{Asked, Framing, Judgement, Version, judge};
 use crate::digest::Hasher;
 use crate::error::{Error, Kind};
 
@@ -574,7 +571,7 @@ impl Transfer {
 }
 
 /// Who answered: the address without its query, in which tokens change.
-fn who(url: &Url) -> String {
+pub(super) fn who(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
@@ -586,28 +583,4 @@ pub(super) fn mark(url: &Url) -> String {
     let mut hasher = Hasher::default();
     hasher.update(url.as_str().as_bytes());
     hasher.finish().to_string()
-}
-
-/// The fields of a reply that matter.
-pub(super) fn head(reply: &Response) -> Head {
-    // Byte by byte: what is not ASCII is kept apart, and is no number, tag or word of ours.
-    let field = |name: HeaderName| {
-        let lines = reply.headers().get_all(name);
-        let text = |line: &[u8]| line.iter().map(|byte| char::from(*byte)).collect::<String>();
-        let lines: Vec<String> = lines.iter().map(|line| text(line.as_bytes())).collect();
-        (!lines.is_empty()).then(|| lines.join(", "))
-    };
-    Head {
-        status: reply.status().as_u16(),
-        by: who(reply.url()),
-        content_length: field(CONTENT_LENGTH),
-        content_range: field(CONTENT_RANGE),
-        transfer_encoding: field(TRANSFER_ENCODING),
-        content_encoding: field(CONTENT_ENCODING),
-        content_type: field(CONTENT_TYPE),
-        etag: field(ETAG),
-        last_modified: field(LAST_MODIFIED),
-        date: field(DATE),
-        retry_after: field(RETRY_AFTER),
-    }
 }
