@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BlockDevice, Discard};
+use crate::image::zeros::first_not_zero;
 
 /// Runs shorter than this are sent: a request of its own costs more than they do.
 const RUN: usize = 64 << 10;
@@ -50,7 +51,9 @@ impl<'a> Sparse<'a> {
     /// The first stretch of a buffer that is all of one kind: whether it is left out, its length.
     fn first(&self, offset: u64, buf: &[u8]) -> (bool, usize) {
         let left_out = |at: usize, piece: &[u8]| {
-            piece.len() == RUN && is_zero(piece) && self.covers(offset + at as u64, piece.len())
+            piece.len() == RUN
+                && first_not_zero(piece).is_none()
+                && self.covers(offset + at as u64, piece.len())
         };
         let mut pieces = buf.chunks(RUN).scan(0, |at, piece| {
             let kind = left_out(*at, piece);
@@ -66,11 +69,6 @@ impl<'a> Sparse<'a> {
         }
         (kind, len)
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    const ZEROS: [u8; 4096] = [0; 4096];
-    bytes.chunks(ZEROS.len()).all(|part| part == &ZEROS[..part.len()])
 }
 
 impl BlockDevice for Sparse<'_> {

@@ -28,6 +28,7 @@ mod table;
 mod tests;
 mod text;
 mod windows;
+pub mod zeros;
 
 use std::io;
 

@@ -17,6 +17,7 @@ use crate::digest::ranges::{self, Mapped, Wrong};
 use crate::digest::{FileRead, Hasher, Sha2};
 use crate::error::{Error, Kind, Result};
 use crate::image::ReadAt;
+use crate::image::zeros::first_not_zero;
 use crate::text::printable;
 
 /// A map is read up to this many bytes.
@@ -215,14 +216,15 @@ fn leaves_out_zeros(image: &dyn Source, ranges: &[Mapped], size: u64) -> Result<
     };
     let name = &image.info().name;
     let mut buf = vec![0; 1 << 20];
-    let mut at = 0;
-    for end in ranges.iter().map(|range| range.bytes.start).chain([size]) {
-        let end = end.min(size);
+    let mut from = 0;
+    for mapped in ranges.iter().map(|range| range.bytes.clone()).chain(std::iter::once(size..size))
+    {
+        let (mut at, end) = (from, mapped.start.min(size));
         while at < end {
             at = image.data_from(at).unwrap_or(at).min(end);
             let want = usize::try_from(end - at).unwrap_or(buf.len()).min(buf.len());
             let n = look.read_at(at, &mut buf[..want]).map_err(|e| Error::from_read(e, name))?;
-            if let Some(place) = buf[..n].iter().position(|byte| *byte != 0) {
+            if let Some(place) = first_not_zero(&buf[..n]) {
                 return Err(not_zero(name, at + place as u64));
             }
             if n == 0 {
@@ -230,12 +232,7 @@ fn leaves_out_zeros(image: &dyn Source, ranges: &[Mapped], size: u64) -> Result<
             }
             at += n as u64;
         }
-        at = at.max(
-            ranges
-                .iter()
-                .find(|range| range.bytes.start == end)
-                .map_or(at, |range| range.bytes.end),
-        );
+        from = mapped.end;
     }
     Ok(())
 }
@@ -336,7 +333,7 @@ impl Read for Reader {
         self.at += n as u64;
         if mapped {
             self.next += usize::from(self.at == end);
-        } else if let Some(place) = buf[..n].iter().position(|byte| *byte != 0) {
+        } else if let Some(place) = first_not_zero(&buf[..n]) {
             let at = self.at - n as u64 + place as u64;
             return Err(io::Error::other(not_zero(&self.name, at)));
         }

@@ -15,6 +15,7 @@ use std::thread;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
 use crate::lab::{self, LoopDev, MIB, PROGRAM, clean, code, disk_image, lab_has, put, sh};
+use crate::same_storage::Holder;
 use crate::server::{Reply, Server};
 
 /// Nobody's number but that of these tests.
@@ -240,8 +241,7 @@ impl Desk {
             }
             There::Locked => {
                 fs::write(&out, "held").unwrap();
-                let file = File::options().write(true).open(&out).unwrap();
-                keep.push(Box::new(OtherProcess::locks(&file, &out)));
+                keep.push(Box::new(Holder::new("fcntl.lockf(f,fcntl.LOCK_EX)", &out)));
             }
         }
         (out, keep)
@@ -254,31 +254,6 @@ struct Swapped(PathBuf);
 impl Drop for Swapped {
     fn drop(&mut self) {
         Command::new("swapoff").arg(&self.0).status().ok();
-    }
-}
-
-/// Another program with a lock.
-struct OtherProcess(std::process::Child);
-
-impl OtherProcess {
-    fn locks(_: &File, path: &Path) -> Self {
-        let script = "import fcntl,sys,time\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',flush=True)\ntime.sleep(600)";
-        let mut child = Command::new("python3")
-            .args(["-c", script])
-            .arg(path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut word = [0; 4];
-        child.stdout.as_mut().unwrap().read_exact(&mut word).unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for OtherProcess {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
     }
 }
 

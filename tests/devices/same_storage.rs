@@ -253,10 +253,10 @@ fn c02_no_output_replaces_what_is_read_or_written() {
 }
 
 /// A program that keeps a file to itself.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
-    fn new(how: &str, path: &Path) -> Self {
+    pub(crate) fn new(how: &str, path: &Path) -> Self {
         let script = format!(
             "import fcntl,sys,time,mmap,struct\nf=open(sys.argv[1],'r+b')\n{how}\nprint('held',flush=True)\ntime.sleep(600)"
         );

@@ -16,6 +16,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Response, Url};
 
 use super::head::Head;
+use crate::digest::Hasher;
 use crate::error::{Error, Result};
 use crate::text::printable;
 
@@ -112,6 +113,21 @@ fn percent_decode(text: &str) -> Vec<u8> {
     decoded
 }
 
+/// Who answered: the address without its query, in which tokens change.
+pub(super) fn who(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    mark(&url)
+}
+
+/// An address as states know it: they are kept, and the address itself may hold secrets.
+pub(super) fn mark(url: &Url) -> String {
+    let mut hasher = Hasher::default();
+    hasher.update(url.as_str().as_bytes());
+    hasher.finish().to_string()
+}
+
 /// What layers say of themselves.
 const LAYERS: [&str; 2] = ["client error (", "request or response body error"];
 
@@ -178,7 +194,7 @@ pub(super) fn head(reply: &Response) -> Head {
     };
     Head {
         status: reply.status().as_u16(),
-        by: super::transfer::who(reply.url()),
+        by: who(reply.url()),
         content_length: field(CONTENT_LENGTH),
         content_range: field(CONTENT_RANGE),
         transfer_encoding: field(TRANSFER_ENCODING),

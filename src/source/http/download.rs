@@ -20,12 +20,13 @@ use reqwest::Url;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::client::mark;
 use super::hashing::{AHEAD, Marks, follow};
 pub use super::part::SMALLEST_PIECE;
 use super::part::State;
 use super::partfile::PartFile;
 pub use super::partfile::{forget, state_path};
-use super::transfer::{Broken, Flag, Known, Outcome, Patience, Piece, Remark, Transfer, mark};
+use super::transfer::{Broken, Flag, Known, Outcome, Patience, Piece, Remark, Transfer};
 use super::{client, stopped, to_its_end};
 use crate::cancel::CancelToken;
 use crate::digest::FileRead;

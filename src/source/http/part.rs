@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use reqwest::Url;
 
+use super::client::mark;
 use super::head::Version;
-use super::transfer::mark;
 
 /// The schema this version writes and reads.
 const SCHEMA: &str = "mediawriter-part/1";

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use nix::fcntl::{Flock, FlockArg};
 use reqwest::Url;
 
+use super::client::mark;
 use super::part::{Beside, State};
-use super::transfer::mark;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::invoker::{CreateMode, Invoker};
 use crate::text::printable_path;

@@ -17,7 +17,6 @@ use reqwest::{Client, Response, Url};
 
 use super::client::{self, head};
 use super::judge::{Asked, Framing, Judgement, Version, judge};
-use crate::digest::Hasher;
 use crate::error::{Error, Kind};
 
 /// How failures are met.
@@ -568,19 +567,4 @@ impl Transfer {
         let url = client::shown(&self.mirrors[self.current].url);
         Error::new(Kind::Io, format!("{url}: {why}{after}"))
     }
-}
-
-/// Who answered: the address without its query, in which tokens change.
-pub(super) fn who(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    mark(&url)
-}
-
-/// An address as states know it: they are kept, and the address itself may hold secrets.
-pub(super) fn mark(url: &Url) -> String {
-    let mut hasher = Hasher::default();
-    hasher.update(url.as_str().as_bytes());
-    hasher.finish().to_string()
 }
