@@ -272,6 +272,49 @@ impl fmt::Display for Voucher {
     }
 }
 
+/// The block map by which an image is written or compared, and how much of it that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BlockMap {
+    /// Its file or address.
+    pub name: String,
+    /// Version of the format.
+    pub version: String,
+    /// Bytes of the image.
+    pub image_size: u64,
+    /// Bytes that are written and compared.
+    pub mapped: u64,
+    /// Bytes that are neither.
+    pub left_out: u64,
+    /// Ranges in the map.
+    pub ranges: u64,
+    /// Whether each range has a SHA-256.
+    pub proves: bool,
+}
+
+impl BlockMap {
+    /// `8.00 of 32.0 MiB` is as much as may be claimed.
+    pub fn share(&self) -> String {
+        let (mapped, size) = (Bytes(self.mapped).binary(), Bytes(self.image_size).binary());
+        format!("{mapped} of {size} (the mapped blocks)")
+    }
+}
+
+impl fmt::Display for BlockMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = Bytes(self.image_size).binary();
+        let (mapped, left) = (Bytes(self.mapped).binary(), Bytes(self.left_out).binary());
+        let plural = if self.ranges == 1 { "" } else { "s" };
+        let with = if self.proves { "each with its SHA-256" } else { "without SHA-256" };
+        write!(f, "{} (block map, version {}): ", self.name, self.version)?;
+        match self.left_out {
+            0 => write!(f, "all of {size} is mapped, ")?,
+            _ => write!(f, "{mapped} of {size} are mapped, {left} are left out; ")?,
+        }
+        write!(f, "{} range{plural}, {with}", self.ranges)
+    }
+}
+
 /// How the whole run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
@@ -422,6 +465,8 @@ pub enum Event {
         /// In a sentence.
         message: String,
     },
+    /// The image is written, or compared, by a block map.
+    BlockMap(BlockMap),
     /// Source against its published digest.
     SourceVerdict(Verdict),
     /// Who vouches for the source; after a verdict that it matches.

@@ -1,39 +1,74 @@
-//! The block map of an image: named with `--bmap`, or found beside a local file.
+//! The block map of an image: named with `--bmap`, or found beside a file or an address.
 
 use std::path::{Path, PathBuf};
+
+use reqwest::Url;
 
 use super::named;
 use super::origin::keyring;
 use super::source::Wanted;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
-use crate::event::Voucher;
+use crate::event::{BlockMap, Voucher};
 use crate::proof::{self, Judge};
 use crate::source::bmap::{Bmap, MOST_BYTES, parse};
+use crate::source::http::small;
 use crate::text::printable;
 use crate::time::unix_time;
-use crate::units::Bytes;
 
 /// A map, and who vouches for it.
-pub(super) struct BlockMap {
+pub(super) struct Found {
     pub(super) bmap: Bmap,
     pub(super) voucher: Voucher,
     /// What is to be told of it.
     pub(super) notes: Vec<String>,
     /// Which map it is, and how much it leaves out.
-    pub(super) words: String,
+    pub(super) map: BlockMap,
 }
 
-/// The map that was named, or lies beside the file.
-pub(super) fn find(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Option<BlockMap>> {
-    match wanted.origin.bmap.as_deref() {
-        Some("none") => Ok(None),
-        Some(word) => read(word, wanted, cancel).map(Some),
-        None => match beside(Path::new(wanted.word)) {
-            Some(path) => read(&path.to_string_lossy(), wanted, cancel).map(Some),
-            None => Ok(None),
-        },
+/// The map that was named, or lies beside the file or the address.
+pub(super) fn find(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Option<Found>> {
+    let (word, bytes) = match wanted.origin.bmap.as_deref() {
+        Some("none") => return Ok(None),
+        Some(word) => (word.to_owned(), named::read(word, MOST_BYTES, cancel)?),
+        None => {
+            let address = wanted.word.to_str().filter(|word| word.contains("://"));
+            if let Some(url) = address.and_then(|word| Url::parse(word).ok()) {
+                match beside_address(&url, cancel)? {
+                    Some(found) => found,
+                    None => return Ok(None),
+                }
+            } else {
+                let Some(path) = beside(Path::new(wanted.word)) else { return Ok(None) };
+                let word = path.to_string_lossy().into_owned();
+                let bytes = named::read(&word, MOST_BYTES, cancel)?;
+                (word, bytes)
+            }
+        }
+    };
+    judged(&word, &bytes, wanted, cancel).map(Some)
+}
+
+/// The same names beside an address. A server that answers anything to everything has no maps, and
+/// one that fails is told of when the file itself is read.
+fn beside_address(url: &Url, cancel: &CancelToken) -> Result<Option<(String, Vec<u8>)>> {
+    let Some(name) = url.path_segments().and_then(|mut parts| parts.next_back()) else {
+        return Ok(None);
+    };
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    for name in [name, stem].iter().filter(|name| !name.is_empty()) {
+        cancel.check()?;
+        let mut map = url.clone();
+        map.set_query(None);
+        map.set_fragment(None);
+        let Ok(map) = map.join(&format!("./{name}.bmap")) else { continue };
+        if let Ok(Some(bytes)) = small(map.as_str(), MOST_BYTES, cancel)
+            && bytes.windows(5).take(4096).any(|part| part == b"<bmap")
+        {
+            return Ok(Some((map.to_string(), bytes)));
+        }
     }
+    Ok(None)
 }
 
 /// `x.img.xz` has `x.img.bmap` or `x.img.xz.bmap` beside it (as bmaptool looks for it).
@@ -45,14 +80,13 @@ pub(super) fn beside(image: &Path) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path != image && image.is_file() && path.is_file())
 }
 
-fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMap> {
+fn judged(word: &str, bytes: &[u8], wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Found> {
     let shown = named::shown(word);
-    let bytes = named::read(word, MOST_BYTES, cancel)?;
     let mut notes = Vec::new();
     let signature = named::signature_beside(word, &mut notes, cancel)?;
     let keys = keyring(wanted.origin)?;
     let judge = Judge { keys: &keys, demanded: &[], now: unix_time() };
-    let opened = proof::open(&bytes, signature.as_deref(), judge);
+    let opened = proof::open(bytes, signature.as_deref(), judge);
     let voucher = opened.proof.voucher(&shown, false)?;
     let bad = |why: String| {
         Error::new(Kind::SourceMismatch, format!("the block map {shown}: {why}"))
@@ -60,14 +94,14 @@ fn read(word: &str, wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<BlockMa
     };
     let text = String::from_utf8(opened.text).map_err(|_| bad("it is no UTF-8".to_owned()))?;
     let bmap = parse(&text).map_err(bad)?;
-    let (mapped, size) = (Bytes(bmap.mapped()), Bytes(bmap.image_size));
-    let checks =
-        if bmap.proves() { "each with its SHA-256" } else { "without a digest that proves them" };
-    let words = format!(
-        "block map {shown} (version {}): {mapped} of {size} are written and verified, in {} ranges, {checks}",
-        printable(&bmap.version),
-        bmap.ranges.len()
-    );
-    notes.push(words.clone());
-    Ok(BlockMap { bmap, voucher, notes, words })
+    let map = BlockMap {
+        name: shown,
+        version: printable(&bmap.version),
+        image_size: bmap.image_size,
+        mapped: bmap.mapped(),
+        left_out: bmap.image_size.saturating_sub(bmap.mapped()),
+        ranges: bmap.ranges.len() as u64,
+        proves: bmap.proves(),
+    };
+    Ok(Found { bmap, voucher, notes, map })
 }

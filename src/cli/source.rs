@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::Receiver;
 
 use super::args::{Network, Origin};
-use super::bmap::{self, BlockMap};
+use super::bmap::{self, Found};
 use super::images::{catalogue, meant};
 use super::origin::{self, Known};
 use super::remote::{Kept, Remote};
@@ -22,6 +22,7 @@ use crate::device::probe::System;
 use crate::device::storage::Storage;
 use crate::digest::Digest;
 use crate::error::{Context as _, Error, Kind, Result};
+use crate::event::BlockMap;
 use crate::flow::Context;
 use crate::flow::download::say;
 use crate::flow::verify::is_whole;
@@ -55,7 +56,7 @@ pub(super) struct Image {
     /// What of it is written, where a block map says so.
     mask: Option<Mask>,
     /// Which block map, and how much it leaves out.
-    map: Option<String>,
+    map: Option<BlockMap>,
 }
 
 impl Image {
@@ -63,7 +64,7 @@ impl Image {
     pub(super) fn open(wanted: &Wanted<'_>, cancel: &CancelToken) -> Result<Self> {
         let image = Self::opened(wanted, cancel)?;
         match bmap::find(wanted, cancel)? {
-            Some(map) => image.mapped(map),
+            Some(map) => image.mapped(map, cancel),
             None => Ok(image),
         }
     }
@@ -142,8 +143,8 @@ impl Image {
     }
 
     /// Puts a block map before it.
-    pub(super) fn mapped(self, map: BlockMap) -> Result<Self> {
-        let BlockMap { bmap, voucher, notes: more, words } = map;
+    pub(super) fn mapped(self, map: Found, cancel: &CancelToken) -> Result<Self> {
+        let Found { bmap, voucher, notes: more, map } = map;
         let mask = Mask::new(bmap.ranges.iter().map(|range| range.bytes.clone()))
             .map_err(|why| Error::refused(format!("the block map: {why}")))?;
         let whole = self.published.file.is_some() || self.published.image.is_some();
@@ -155,20 +156,21 @@ impl Image {
         } else {
             self.source
         };
-        let source = Arc::new(MappedSource::new(inner, bmap, whole)?);
+        let source = MappedSource::new(inner, (&map.name, bmap), whole)?;
+        source.leaves_out_zeros(cancel)?;
+        let source = Arc::new(source);
         let mut notes = self.notes;
         notes.extend(more);
         let mut published = self.published;
         if published.file.is_none() && published.image.is_none() {
             published.voucher = Some(voucher);
         }
-        let map = Some(words);
-        Ok(Self { source, notes, published, mask: Some(mask), map, ..self })
+        Ok(Self { source, notes, published, mask: Some(mask), map: Some(map), ..self })
     }
 
     /// Which block map is used, and how much it leaves out.
-    pub(super) fn map(&self) -> Option<&str> {
-        self.map.as_deref()
+    pub(super) fn map(&self) -> Option<&BlockMap> {
+        self.map.as_ref()
     }
 
     /// The image that was composed of this one, whose file is `proven` when it was compared.

@@ -25,7 +25,7 @@ use crate::device::policy::Purpose;
 use crate::digest::Digest;
 use crate::digest::ranges::Mapped;
 use crate::error::{Context as _, Error, Kind, Result};
-use crate::event::{Span, Verdict};
+use crate::event::{BlockMap, Event, Span, Verdict};
 use crate::flow::flash::mismatch;
 use crate::flow::repair::{Repaired, repair};
 use crate::flow::verify::{Expected, is_whole, maybe_a_part, verify};
@@ -193,6 +193,9 @@ fn work(
         image.attend(&session.cx);
     }
     warn_of_mounts(target, &session);
+    if let Some(map) = block_map(truth).filter(|map| !map.name.is_empty()) {
+        session.cx.events.emit(Event::BlockMap(map));
+    }
     if let Truth::Image(image, _) = truth {
         image.notes().iter().for_each(|note| session.cx.events.note("origin", note.clone()));
     }
@@ -314,10 +317,18 @@ fn warn_of_mounts(target: &Target, session: &Session) {
     }
 }
 
-/// The sentence where a block map leaves out a part of the image.
-fn mapped(bytes: u64, size: Option<u64>) -> String {
-    let of = size.map_or_else(String::new, |size| format!(" of {}", Bytes(size)));
-    format!("{}{of} (the mapped blocks) read back: every mapped byte matches", Bytes(bytes))
+/// The block map by which it is compared. Of a record that has ranges and no map, what they come to.
+fn block_map(truth: &Truth) -> Option<BlockMap> {
+    match truth {
+        Truth::Image(image, _) => image.map().cloned(),
+        Truth::Record(record) if record.block_map.is_none() && !record.mapped.is_empty() => {
+            let image_size = record.source.as_ref().and_then(|source| source.size).unwrap_or(0);
+            let mapped = record.mapped.iter().map(|span| span.len).sum();
+            Some(BlockMap { image_size: image_size.max(mapped), mapped, ..BlockMap::default() })
+        }
+        Truth::Record(record) => record.block_map.clone(),
+        Truth::Digest(_) => None,
+    }
 }
 
 fn judge(verdict: Verdict, truth: &Truth, target: &str) -> Result<String> {
@@ -326,13 +337,10 @@ fn judge(verdict: Verdict, truth: &Truth, target: &str) -> Result<String> {
             Truth::Image(image, _) if !is_whole(image.source(), image.published()) => {
                 Err(maybe_a_part(image.source(), bytes, target))
             }
-            Truth::Image(image, _) if image.map().is_some() => {
-                Ok(mapped(bytes, image.source().info().len))
-            }
-            Truth::Record(record) if !record.mapped.is_empty() => {
-                Ok(mapped(bytes, record.source.as_ref().and_then(|source| source.size)))
-            }
-            _ => Ok(format!("{} read back: every byte matches", Bytes(bytes))),
+            _ => Ok(match block_map(truth) {
+                Some(map) => format!("{} read back: every mapped byte matches", map.share()),
+                None => format!("{} read back: every byte matches", Bytes(bytes)),
+            }),
         },
         Verdict::Mismatched { bad_bytes, ranges, findings } => {
             Err(mismatch(bad_bytes, ranges, &findings, target))

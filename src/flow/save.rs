@@ -218,7 +218,7 @@ pub fn check(path: &Path, map: &str, saved: &Saved, cx: &Context) -> Result<File
     let kind = Packed::kind(&file)?;
     let packed = Packed::open(Box::new(file), kind, Options::default())?;
     let map = bmap::parse(map).map_err(|why| internal(&format!("the block map: {why}")))?;
-    let image = MappedSource::new(Box::new(packed) as Box<dyn Source>, map, true)?;
+    let image = MappedSource::new(Box::new(packed) as Box<dyn Source>, (&name, map), true)?;
     let mut hasher = ImageHasher::new(image.mapped(), true);
     let meter = cx.meter(Phase::Verify, Some(saved.bytes));
     let mut reader = image.open()?;

@@ -112,6 +112,7 @@ fn fold(record: &mut RunRecord, event: &Event) {
             file.sha256_actual = Some(sha256.clone());
             file.sha512_actual.clone_from(sha512);
         }
+        Event::BlockMap(map) => record.block_map = Some(map.clone()),
         Event::Vouched(voucher) => record.voucher = Some(voucher.clone()),
         Event::SourceVerdict(verdict) => record.source_verdict = Some(verdict.clone()),
         Event::MediaVerdict(verdict) => record.media_verdict = Some(verdict.clone()),

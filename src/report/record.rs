@@ -15,7 +15,9 @@ use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
 use crate::event::capacity::Capacity;
 use crate::event::measure::{Measured, Test};
-use crate::event::{BadRange, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher};
+use crate::event::{
+    BadRange, BlockMap, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher,
+};
 use crate::host::facts::HostFacts;
 use crate::meter::series::Summary;
 use crate::text::printable;
@@ -79,6 +81,9 @@ pub struct RunRecord {
     /// Stretches of the image that were written, where a block map said so; empty: all of it. What
     /// lies between them counts as zeros in `chunk_map`.
     pub mapped: Vec<Span>,
+    /// The block map by which the image was written or compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_map: Option<BlockMap>,
     /// Digests of the image by chunk, with which a later run can verify the medium alone.
     pub chunk_map: Option<StoredMap>,
     /// How long each part of the write and the verify pass was at work.

@@ -136,6 +136,9 @@ fn circumstances(page: &mut Page, record: &RunRecord) {
         } else if source.mapped_sha256.is_some() {
             page.field("SHA-256", "of what is mapped alone, range by range");
         }
+        if let Some(map) = &record.block_map {
+            page.field("map", &map.to_string());
+        }
         if let Some(file) = &source.file {
             file_facts(page, file);
         }

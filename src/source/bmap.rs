@@ -13,6 +13,7 @@ use std::sync::Arc;
 use sha1::Digest as _;
 
 use super::{Progress, Source, SourceInfo};
+use crate::cancel::CancelToken;
 use crate::digest::ranges::{self, Mapped, Wrong};
 use crate::digest::{FileRead, Hasher, Sha2};
 use crate::error::{Error, Kind, Result};
@@ -174,76 +175,95 @@ pub struct MappedSource {
     info: SourceInfo,
     /// Whether every byte of the file has to be read, for its own digest.
     whole: bool,
+    /// Name of the map.
+    map: String,
 }
 
 impl MappedSource {
-    /// Refuses a map of another image. `whole`: a digest of the whole file was published.
-    pub fn new(inner: impl Into<Arc<dyn Source>>, bmap: Bmap, whole: bool) -> Result<Self> {
+    /// Refuses a map of another image, and one that maps nothing. `name`: of the map. `whole`: a
+    /// digest of the whole file was published.
+    pub fn new(
+        inner: impl Into<Arc<dyn Source>>,
+        (name, bmap): (&str, Bmap),
+        whole: bool,
+    ) -> Result<Self> {
         let inner = inner.into();
-        let own = inner.info();
-        if let Some(len) = own.len.filter(|len| *len != bmap.image_size) {
-            return Err(Error::refused(format!(
-                "the block map is of an image of {} bytes, {} has {len}",
-                bmap.image_size, own.name
-            ))
-            .hint("take the map that belongs to this image, or --bmap none"));
-        }
         let Bmap { image_size, ranges, .. } = bmap;
-        if ranges.is_empty() {
-            return Err(Error::refused(format!(
-                "the block map leaves out all of {}: nothing would be written",
+        let own = inner.info();
+        let refused = |why: String| Err(Error::refused(why).hint(OTHERWISE));
+        if let Some(len) = own.len.filter(|len| *len != image_size) {
+            return refused(format!(
+                "the block map {name} is of an image of {image_size} bytes, {} has {len}",
                 own.name
-            ))
-            .hint(OTHERWISE));
+            ));
         }
-        leaves_out_zeros(&*inner, &ranges, image_size)?;
+        // Known for files that do not say how large the image in them is.
+        if own.len.is_none() && inner.progress().and_then(|file| file.total) == Some(image_size) {
+            return refused(format!(
+                "the block map {name} is of the compressed file {}, not of the image in it",
+                own.name
+            ));
+        }
+        if ranges.is_empty() {
+            return refused(format!(
+                "the block map {name} maps nothing of {}: nothing would be written",
+                own.name
+            ));
+        }
         let info = SourceInfo { len: Some(image_size), ..own.clone() };
-        Ok(Self { inner, ranges: ranges.into(), image_size, info, whole })
+        let map = name.to_owned();
+        Ok(Self { inner, ranges: ranges.into(), image_size, info, whole, map })
+    }
+
+    /// What a map leaves out must be zeros in the image, or the map is of another one, or of an earlier
+    /// state of it. Looked at before anything is written: of a file all of it, holes of its filesystem
+    /// aside, which are zeros; of what is unpacked its head. The rest is looked at while it passes.
+    pub fn leaves_out_zeros(&self, cancel: &CancelToken) -> Result<()> {
+        let image = &*self.inner;
+        let whole = image.positional();
+        let size = if whole.is_some() { self.image_size } else { self.image_size.min(HEAD) };
+        let look = whole.unwrap_or_else(|| image.preview());
+        let mut buf = vec![0; 1 << 20];
+        let mut at = 0;
+        let end_of_image = self.image_size..self.image_size;
+        for range in self.ranges.iter().map(|range| &range.bytes).chain([&end_of_image]) {
+            let end = range.start.min(size);
+            while at < end {
+                cancel.check()?;
+                at = image.data_from(at).unwrap_or(at).min(end);
+                let want = usize::try_from(end - at).unwrap_or(buf.len()).min(buf.len());
+                let n = look
+                    .read_at(at, &mut buf[..want])
+                    .map_err(|e| Error::from_read(e, &self.info.name))?;
+                if let Some(place) = first_not_zero(&buf[..n]) {
+                    return Err(stale(&self.map, &self.info.name, at + place as u64));
+                }
+                if n == 0 {
+                    break;
+                }
+                at += n as u64;
+            }
+            at = at.max(range.end);
+            if at >= size {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
 const OTHERWISE: &str =
     "take the map that belongs to this image, or write all of it with --bmap none";
 
-/// What a map leaves out must be zeros in the image, or the map is of another one, or of an earlier state of it.
-/// Looked at before anything is written: of a file all of it, holes of its filesystem aside, which are zeros; of
-/// what is unpacked its head. The rest of that is looked at while it passes.
-fn leaves_out_zeros(image: &dyn Source, ranges: &[Mapped], size: u64) -> Result<()> {
-    let whole = image.positional();
-    let (look, size) = match &whole {
-        Some(look) => (&**look, size),
-        None => (&*image.preview(), size.min(HEAD)),
-    };
-    let name = &image.info().name;
-    let mut buf = vec![0; 1 << 20];
-    let mut from = 0;
-    for mapped in ranges.iter().map(|range| range.bytes.clone()).chain(std::iter::once(size..size))
-    {
-        let (mut at, end) = (from, mapped.start.min(size));
-        while at < end {
-            at = image.data_from(at).unwrap_or(at).min(end);
-            let want = usize::try_from(end - at).unwrap_or(buf.len()).min(buf.len());
-            let n = look.read_at(at, &mut buf[..want]).map_err(|e| Error::from_read(e, name))?;
-            if let Some(place) = first_not_zero(&buf[..n]) {
-                return Err(not_zero(name, at + place as u64));
-            }
-            if n == 0 {
-                break;
-            }
-            at += n as u64;
-        }
-        from = mapped.end;
-    }
-    Ok(())
-}
-
 /// Bytes that are looked at of what can be read once.
 const HEAD: u64 = 1 << 20;
 
-fn not_zero(name: &str, at: u64) -> Error {
+fn stale(map: &str, image: &str, at: u64) -> Error {
     Error::new(
         Kind::SourceMismatch,
-        format!("the block map is not of {name}: it leaves out byte {at}, which is not zero"),
+        format!(
+            "the block map {map} does not fit {image}: it leaves out byte {at}, which is not zero"
+        ),
     )
     .hint(OTHERWISE)
 }
@@ -262,6 +282,7 @@ impl Source for MappedSource {
             ranges: Arc::clone(&self.ranges),
             image_size: self.image_size,
             name: self.info.name.clone(),
+            map: self.map.clone(),
             at: 0,
             next: 0,
         }))
@@ -305,6 +326,7 @@ struct Reader {
     ranges: Arc<[Mapped]>,
     image_size: u64,
     name: String,
+    map: String,
     at: u64,
     /// The range that `at` is in, or the next one.
     next: usize,
@@ -335,7 +357,7 @@ impl Read for Reader {
             self.next += usize::from(self.at == end);
         } else if let Some(place) = first_not_zero(&buf[..n]) {
             let at = self.at - n as u64 + place as u64;
-            return Err(io::Error::other(not_zero(&self.name, at)));
+            return Err(io::Error::other(stale(&self.map, &self.name, at)));
         }
         Ok(n)
     }

@@ -220,6 +220,13 @@ impl Source for Packed {
         }
     }
 
+    fn data_from(&self, offset: u64) -> Option<u64> {
+        match &self.unpack {
+            Some(_) => None,
+            None => self.inner.data_from(offset),
+        }
+    }
+
     fn at_least(&self) -> Option<u64> {
         self.info
             .len

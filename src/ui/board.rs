@@ -215,6 +215,7 @@ fn is_of_the_image(event: &Event) -> bool {
         Event::SourceRead { .. }
         | Event::FileRead { .. }
         | Event::SourceVerdict(_)
+        | Event::BlockMap(_)
         | Event::Vouched(_) => true,
         Event::Note { code, .. } => code == "origin",
         _ => false,

@@ -65,6 +65,7 @@ fn texts(event: &Event) -> Vec<String> {
         }
         Event::Note { message, .. } => vec![format!("note: {message}")],
         Event::SourceVerdict(found) => verdict("source", found),
+        Event::BlockMap(map) => vec![format!("map: {map}")],
         Event::Vouched(voucher) => vec![format!("source: {voucher}")],
         Event::MediaVerdict(found) => verdict("medium", found),
         Event::Finished(ending) => finished(ending),

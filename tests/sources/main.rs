@@ -19,6 +19,7 @@ mod server;
 #[path = "../common/tls.rs"]
 mod tls;
 
+mod block_maps;
 mod checksum_lists;
 mod downloads;
 mod mapped;

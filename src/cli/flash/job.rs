@@ -26,7 +26,7 @@ use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
-use crate::event::{Span, Verdict};
+use crate::event::{Event, Span, Verdict};
 use crate::flow::Transfer;
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
 use crate::flow::verify::{is_whole, maybe_a_part};
@@ -122,6 +122,9 @@ impl Job {
         writeln!(text, "         boots: BIOS {}; UEFI {}", boot.bios, boot.uefi).ok();
         if let Some(map) = self.image.map() {
             writeln!(text, "Map      {map}").ok();
+            if map.left_out > 0 {
+                writeln!(text, "         what it leaves out keeps what is on the stick now").ok();
+            }
         }
         let media = self.windows.iter().flat_map(|media| &media.words);
         for (line, label) in media.zip(std::iter::once("Windows").chain(std::iter::repeat(""))) {
@@ -179,15 +182,20 @@ impl Job {
             DiscardMode::Always => "discard",
             DiscardMode::Never => "no discard",
         });
-        steps.push(if args.changed_only {
-            "read, write what differs, flush, release the first chunk"
-        } else {
-            "write, flush, release the first chunk"
+        let mapped = self.image.map().is_some();
+        steps.push(match (args.changed_only, mapped) {
+            (true, false) => "read, write what differs, flush, release the first chunk",
+            (true, true) => {
+                "read the mapped blocks, write what differs, flush, release the first chunk"
+            }
+            (false, false) => "write, flush, release the first chunk",
+            (false, true) => "write the mapped blocks, flush, release the first chunk",
         });
-        steps.push(match (args.no_verify, args.changed_only) {
-            (true, _) => "no verification",
-            (false, true) => "read back what was written",
-            (false, false) => "read everything back",
+        steps.push(match (args.no_verify, args.changed_only, mapped) {
+            (true, _, _) => "no verification",
+            (false, true, _) => "read back what was written",
+            (false, false, true) => "read the mapped blocks back",
+            (false, false, false) => "read everything back",
         });
         if args.eject {
             steps.push("eject");
@@ -329,6 +337,9 @@ impl Job {
         for word in self.windows.iter().flat_map(|media| &media.words) {
             session.cx.events.note("windows", word.clone());
         }
+        if let Some(map) = self.image.map() {
+            session.cx.events.emit(Event::BlockMap(map.clone()));
+        }
         for note in self.image.notes() {
             session.cx.events.note("origin", note.clone());
         }
@@ -348,6 +359,11 @@ impl Job {
         let mapped = self.image.source().mapped();
         let bytes = mapped.map_or(bytes, |ranges| ranges::mapped(&ranges));
         session.edit(|record| record.chunk_map = Some(map));
+        // Of what a map leaves out nothing was compared, and nothing is claimed.
+        let (amount, every) = match self.image.map() {
+            Some(map) => (map.share(), "every mapped byte"),
+            None => (Bytes(bytes).to_string(), "every byte"),
+        };
         let source = self.image.source();
         let whole = if is_whole(source, self.image.published()) {
             Ok(())
@@ -365,27 +381,16 @@ impl Job {
                 ));
             }
             whole?;
-            return Ok(format!("{} written and flushed, not verified ({reason})", Bytes(bytes)));
+            return Ok(format!("{amount} written and flushed, not verified ({reason})"));
         }
         whole?;
-        // Of what a map leaves out nothing was compared, and nothing is claimed.
-        if let (Some(_), Some(size)) = (self.image.map(), source.info().len) {
-            let written = changed
-                .map_or_else(|| "written".to_owned(), |n| format!("{} of it written", Bytes(n)));
-            return Ok(format!(
-                "{} of {} (the mapped blocks), {written}, flushed and read back: every mapped byte matches",
-                Bytes(bytes),
-                Bytes(size)
-            ));
-        }
         if let Some(written) = changed {
             return Ok(format!(
-                "{}, of which {} written, flushed and read back, the rest compared: every byte matches",
-                Bytes(bytes),
+                "{amount}, of which {} written, flushed and read back, the rest compared: {every} matches",
                 Bytes(written)
             ));
         }
-        Ok(format!("{} written, flushed and read back: every byte matches", Bytes(bytes)))
+        Ok(format!("{amount} written, flushed and read back: {every} matches"))
     }
 }
 

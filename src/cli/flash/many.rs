@@ -346,7 +346,13 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
     let total = ends.len();
     let sentence = match failed.len() {
         0 if ends.iter().all(End::is_verified) => {
-            Ok(format!("all {total} targets hold the image: every byte matches"))
+            let mapped =
+                |end: &End| end.closed.as_ref().is_some_and(|c| c.record.block_map.is_some());
+            Ok(if ends.iter().any(mapped) {
+                format!("all {total} targets hold the mapped blocks: every mapped byte matches")
+            } else {
+                format!("all {total} targets hold the image: every byte matches")
+            })
         }
         0 => Ok(format!("all {total} targets written and flushed, not all verified")),
         some => Err(Error::new(

@@ -73,8 +73,9 @@ fn question(args: &Flash, image: &Image, ids: &UsbIds, there: usize) -> String {
         n => format!("         {n} that are plugged in already are left alone\n"),
     };
     let how = if args.no_verify { "not verified" } else { "read back and compared" };
+    let map = image.map().map_or_else(String::new, |map| format!("Map      {map}\n"));
     format!(
-        "Source   {}\n         {size}\n\
+        "Source   {}\n         {size}\n{map}\
          Target   EVERY disk that is a USB device {ids} and is plugged in from now on, until Ctrl-C:\n         \
          everything on it will be lost\n{left}\
          Plan     each is written at once, flushed, {how}\n",
