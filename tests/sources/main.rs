@@ -24,3 +24,4 @@ mod downloads;
 mod mapped;
 mod packed_images;
 mod published_lists;
+mod replies;
