@@ -76,6 +76,9 @@ pub fn say(said: &Remark, cx: &Context) {
         Remark::Again { why, wait } => {
             cx.events.note("again", format!("{why}; trying again in {}", spoken(*wait)));
         }
+        Remark::Alone { why } => {
+            cx.events.note("one-connection", format!("{why}; continuing with one connection"));
+        }
         Remark::NoParts => cx.events.warn(
             "no-parts",
             "the server does not support resume: it sends the file from its start, and what is there is skipped",

@@ -26,3 +26,4 @@ mod mapped;
 mod packed_images;
 mod published_lists;
 mod replies;
+mod reply_table;

@@ -136,6 +136,12 @@ pub fn download(
                 try_.urls.rotate_left(1);
                 error.message()
             }
+            // What is there of all pieces stays; they are fetched one after another.
+            Broken::Alone(error) if try_.connections > 1 => {
+                tell(Told::Remark(Remark::Alone { why: error.message() }));
+                try_.connections = 1;
+                continue;
+            }
             Broken::NoParts => {
                 tell(Told::Remark(Remark::NoParts));
                 (try_.connections, try_.whole) = (1, true);
@@ -212,6 +218,27 @@ impl Attempt {
     }
 }
 
+/// Pieces that are fetched, and those whose turn comes when one is done.
+struct Tasks<F> {
+    running: tokio::task::JoinSet<Outcome<()>>,
+    waiting: std::vec::IntoIter<F>,
+}
+
+impl<F: Future<Output = Outcome<()>> + Send + 'static> Tasks<F> {
+    /// So many at the same time.
+    fn new(fills: Vec<F>, connections: u64) -> Self {
+        let mut tasks = Self { running: tokio::task::JoinSet::new(), waiting: fills.into_iter() };
+        (0..connections.max(1)).for_each(|_| tasks.next());
+        tasks
+    }
+
+    fn next(&mut self) {
+        if let Some(fill) = self.waiting.next() {
+            self.running.spawn(fill);
+        }
+    }
+}
+
 /// What a connection wrote of its piece.
 struct Progress {
     piece: usize,
@@ -249,6 +276,7 @@ impl Work<'_> {
                     total: state.total,
                     version: state.version.clone(),
                     several: state.pieces.len() > 1,
+                    others: state.pieces.len() > 1 && *connections > 1,
                     whole: *whole,
                 })
                 .flags(proof, joined, unstated)
@@ -284,20 +312,21 @@ impl Work<'_> {
         self.marks.file(state.contiguous()).await;
 
         let (report, mut reports) = mpsc::channel(REPORTS);
-        let mut tasks = tokio::task::JoinSet::new();
         let several = state.pieces.len() > 1;
-        let mut begun = Some(begun.ends(state.pieces[first].end, several));
-        for index in 0..state.pieces.len() {
-            if state.pieces[index].is_complete() {
-                continue;
-            }
-            let begun = begun.take().filter(|_| index == first);
-            let transfer = begun.unwrap_or_else(|| transfer(urls, state, index));
-            tasks.spawn(fill(transfer, index, Arc::clone(&self.part.file), report.clone()));
-        }
-        drop((report, begun, remark));
+        let mut begun =
+            Some(begun.ends(state.pieces[first].end, several, several && *connections > 1));
+        let missing = (0..state.pieces.len()).filter(|at| !state.pieces[*at].is_complete());
+        let fills: Vec<_> = missing
+            .map(|index| {
+                let begun = begun.take_if(|_| index == first);
+                let transfer = begun.unwrap_or_else(|| transfer(urls, state, index));
+                fill(transfer, index, Arc::clone(&self.part.file), report.clone())
+            })
+            .collect();
+        drop((report, remark));
+        let mut tasks = Tasks::new(fills, *connections);
         let done = self.count(state, &mut tasks, (&mut reports, &mut remarks)).await;
-        tasks.shutdown().await;
+        tasks.running.shutdown().await;
         while let Ok(Progress { piece, bytes, .. }) = reports.try_recv() {
             state.pieces[piece].done += bytes.len() as u64;
             (self.tell)(Told::Bytes(bytes.len() as u64));
@@ -314,7 +343,7 @@ impl Work<'_> {
     async fn count(
         &self,
         state: &mut State,
-        tasks: &mut tokio::task::JoinSet<Outcome<()>>,
+        tasks: &mut Tasks<impl Future<Output = Outcome<()>> + Send + 'static>,
         (reports, remarks): (&mut mpsc::Receiver<Progress>, &mut mpsc::UnboundedReceiver<Remark>),
     ) -> Outcome<()> {
         let mut wait = SAVE_FIRST;
@@ -337,8 +366,8 @@ impl Work<'_> {
                     }
                 }
                 Some(said) = remarks.recv() => (self.tell)(Told::Remark(said)),
-                ended = tasks.join_next() => match ended {
-                    Some(Ok(Ok(()))) => {}
+                ended = tasks.running.join_next() => match ended {
+                    Some(Ok(Ok(()))) => tasks.next(),
                     Some(Ok(Err(error))) => return Err(error),
                     Some(Err(_)) => {
                         return Err(Error::new(Kind::Internal, "a transfer panicked").into());

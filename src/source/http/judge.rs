@@ -271,9 +271,6 @@ fn whole(asked: &Asked, head: &Head) -> Judgement {
 
 /// 206: a part. Only what its `Content-Range` says counts.
 fn part(asked: &Asked, head: &Head) -> Judgement {
-    if !asked.ranged {
-        return nonsense(asked, "the server sent a part of the file where the whole was asked for");
-    }
     let framing = match body(asked, head) {
         Ok(framing) => framing,
         Err(judgement) => return judgement,
@@ -282,6 +279,10 @@ fn part(asked: &Asked, head: &Head) -> Judgement {
         return nonsense(asked, "the server sent a part and does not say which");
     };
     let bytes = range.last - range.first + 1;
+    // Proxies that cut everything into ranges call the whole a part, too.
+    if !asked.ranged && (range.first > 0 || range.total != Some(bytes)) {
+        return nonsense(asked, "the server sent a part of the file where the whole was asked for");
+    }
     if framing.count().is_some_and(|count| count != bytes) {
         return nonsense(asked, "the server contradicts itself on the length of its reply");
     }

@@ -58,6 +58,11 @@ pub enum Remark {
     },
     /// The server does not send parts: what is there already is sent again and skipped.
     NoParts,
+    /// The server refused one of several connections: from now on there is one.
+    Alone {
+        /// Why.
+        why: String,
+    },
 }
 
 /// Something that may become true while others run, and stays so.
@@ -90,6 +95,8 @@ pub enum Broken {
     Lost(Error),
     /// The server does not send parts, and this is one of several.
     NoParts,
+    /// The server may refuse only that there are others at the same time.
+    Alone(Error),
     /// Anything else.
     Failed(Error),
 }
@@ -107,7 +114,9 @@ impl Broken {
     /// The error, for whoever cannot begin from the first byte.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Anew(error) | Self::Lost(error) | Self::Failed(error) => error,
+            Self::Anew(error) | Self::Lost(error) | Self::Alone(error) | Self::Failed(error) => {
+                error
+            }
             Self::NoParts => Error::new(Kind::Io, "the server does not send parts of the file"),
         }
     }
@@ -126,6 +135,8 @@ pub struct Transfer {
     total: Option<u64>,
     /// One of several pieces of the file.
     several: bool,
+    /// Others are fetched at the same time.
+    others: bool,
     /// A digest will prove the whole.
     proof: Flag,
     /// Bytes were joined that only a digest can prove to belong together.
@@ -193,8 +204,10 @@ pub struct Piece {
     pub total: Option<u64>,
     /// Which version of it, by the first address.
     pub version: Option<Version>,
-    /// Whether others fetch other pieces of it.
+    /// Whether it has other pieces.
     pub several: bool,
+    /// Whether those are fetched at the same time.
+    pub others: bool,
     /// Whether the first address is not to be asked for parts.
     pub whole: bool,
 }
@@ -223,6 +236,7 @@ impl Transfer {
             end: None,
             total: None,
             several: false,
+            others: false,
             proof: Flag::default(),
             joined: Flag::default(),
             unstated: Flag::default(),
@@ -239,7 +253,7 @@ impl Transfer {
     #[must_use]
     pub fn piece(mut self, piece: Piece) -> Self {
         (self.offset, self.end, self.total) = (piece.offset, piece.end, piece.total);
-        self.several = piece.several;
+        (self.several, self.others) = (piece.several, piece.others);
         if let Some(first) = self.mirrors.first_mut() {
             (first.version, first.ranges) = (piece.version, !piece.whole);
         }
@@ -255,10 +269,10 @@ impl Transfer {
         self
     }
 
-    /// Ends before this byte; whether others fetch the rest.
+    /// Ends before this byte; whether there are other pieces, and at the same time.
     #[must_use]
-    pub fn ends(mut self, end: Option<u64>, several: bool) -> Self {
-        (self.end, self.several) = (end, several);
+    pub fn ends(mut self, end: Option<u64>, several: bool, others: bool) -> Self {
+        (self.end, self.several, self.others) = (end, several, others);
         self
     }
 
@@ -514,6 +528,9 @@ impl Transfer {
 
     /// What it means that no address can go on.
     fn lost(&self, error: Error) -> Broken {
+        if self.others {
+            return Broken::Alone(error);
+        }
         let others = self.mirrors.iter().enumerate();
         let mut others = others.filter(|(index, mirror)| *index != self.origin && !mirror.hopeless);
         let joins = self.several || self.offset > 0;
