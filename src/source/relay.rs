@@ -456,5 +456,4 @@ impl Drop for Pull {
 }
 
 #[cfg(test)]
-#[path = "relay_tests.rs"]
 mod tests;
