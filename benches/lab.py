@@ -165,7 +165,7 @@ def room(needed):
 
 
 def build(*benches):
-    """Release builds of the program and of baselines, by name; their paths come from cargo.
+    """Builds of the program and of baselines as packages have them (profile `dist`), by name; their paths come from cargo.
     MEDIAWRITER=path stands for the program, which is then not built."""
     own = os.environ.get("MEDIAWRITER")
     found = {"mediawriter": own} if own else {}
@@ -174,7 +174,7 @@ def build(*benches):
         wanted += ["--bench", bench]
     if wanted:
         say("building ...")
-        said = output(["cargo", "build", "--release", "--quiet", "--message-format=json",
+        said = output(["cargo", "build", "--profile", "dist", "--quiet", "--message-format=json",
                        "--manifest-path", f"{ROOT}/Cargo.toml", *wanted])
         messages = [json.loads(line) for line in said.splitlines()]
         found |= {m["target"]["name"]: m["executable"] for m in messages if m.get("executable")}

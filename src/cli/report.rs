@@ -215,10 +215,7 @@ fn drawn(args: &Report, runs: &[Run], compared: &[Group], options: &Options) -> 
         }
     }
     if let Some(path) = &args.png {
-        let fonts = Fonts::of_system().ok_or_else(|| {
-            Error::new(Kind::Io, "there is no font on this machine to draw a PNG with")
-                .hint("install one (Debian: fonts-dejavu-core), or take --svg, which needs none")
-        })?;
+        let fonts = Fonts::of_system()?;
         for (number, (title, chart)) in (1..).zip(&charts) {
             let file = png::draw(chart, options.palette, &fonts)
                 .map_err(|why| Error::new(Kind::Internal, format!("{title}: {why}")))?;

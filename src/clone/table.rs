@@ -1,19 +1,18 @@
 //! Other bytes for a partition table: the backup of a GPT at the end of a larger target, and new
 //! identifiers. Pure over a medium that is only read.
 //!
-//! Specification: UEFI 2.10, 5.2.3 (protective MBR), 5.3.2 (header), 5.3.3 (entries). PARTUUIDs as
-//! the kernel has them (block/partitions/msdos.c: disk signature and number of the partition in
-//! hexadecimal; block/partitions/efi.c: the entry's unique GUID).
+//! PARTUUIDs as the kernel has them (block/partitions/msdos.c: disk signature and number of the
+//! partition in hexadecimal; block/partitions/efi.c: the entry's unique GUID).
 
 use std::io;
 use std::ops::Range;
 
 use super::patch::Patch;
 use crate::error::{Context as _, Error, Result};
-use crate::image::bytes::{has, hex, le32, le64};
+use crate::image::bytes::le32;
+use crate::image::gpt::{self, Gpt, version_4};
 use crate::image::{Health, ReadAt, Scheme, Table, View, guid_text};
 use crate::units::Bytes;
-use crc32fast::hash as crc32;
 
 /// What the copy's table should be.
 pub struct Wish<'a> {
@@ -65,10 +64,12 @@ pub fn change(medium: &dyn ReadAt, table: &Table, wish: &Wish<'_>) -> Result<Cha
             Some(ids) => mbr(medium, table, ids).context(failed),
             None => Ok(Change::default()),
         },
-        (Scheme::Gpt, Health::Sound) => match Gpt::read(medium, table).context(failed)? {
-            Some(gpt) => gpt.change(medium, table, wish).context(failed),
-            None => unsound(wish),
-        },
+        (Scheme::Gpt, Health::Sound) => {
+            match Copied::read(medium, table, wish.source).context(failed)? {
+                Some(copied) => copied.change(wish).context(failed),
+                None => unsound(wish),
+            }
+        }
         _ => unsound(wish),
     }
 }
@@ -107,80 +108,48 @@ fn mbr(medium: &dyn ReadAt, table: &Table, ids: &dyn Fn() -> [u8; 16]) -> io::Re
     })
 }
 
-/// The bytes of a GPT.
-struct Gpt {
+/// A GPT on its way to the copy.
+struct Copied<'a> {
+    medium: &'a dyn ReadAt,
+    table: &'a Table,
+    /// Bytes of the source.
+    source: u64,
     unit: u64,
-    mbr: Vec<u8>,
-    header: Vec<u8>,
-    array: Vec<u8>,
-    entry_len: usize,
-    array_lba: u64,
-    alternate: u64,
-    last_usable: u64,
+    gpt: Gpt,
 }
 
-impl Gpt {
+impl<'a> Copied<'a> {
     /// `None` where the bytes are not what the parser saw.
-    fn read(medium: &dyn ReadAt, table: &Table) -> io::Result<Option<Self>> {
-        let (view, unit) = (View::new(medium), u64::from(table.sector_size));
-        let len = usize::try_from(unit).unwrap_or(512);
-        let (Some(mbr), Some(header)) = (view.exact(0, 512)?, view.exact(unit, len)?) else {
-            return Ok(None);
-        };
-        let fields = || {
-            let entry_len = usize::try_from(le32(&header, 84)?).ok()?;
-            let array_len = usize::try_from(le32(&header, 80)?).ok()?.checked_mul(entry_len)?;
-            let array_lba = le64(&header, 72)?;
-            let sane = array_len <= 2 << 20 && has(&header, 0, b"EFI PART") && entry_len >= 128;
-            let (alternate, last_usable) = (le64(&header, 32)?, le64(&header, 48)?);
-            sane.then_some((entry_len, array_len, array_lba, alternate, last_usable))
-        };
-        let Some((entry_len, array_len, array_lba, alternate, last_usable)) = fields() else {
-            return Ok(None);
-        };
-        let Some(array) = view.exact(array_lba.saturating_mul(unit), array_len)? else {
-            return Ok(None);
-        };
-        let sound = le32(&header, 88) == Some(crc32(&array));
-        let gpt = Self { unit, mbr, header, array, entry_len, array_lba, alternate, last_usable };
-        Ok(sound.then_some(gpt))
+    fn read(medium: &'a dyn ReadAt, table: &'a Table, source: u64) -> io::Result<Option<Self>> {
+        let gpt = Gpt::of(medium, 1, table.sector_size)?;
+        let unit = u64::from(table.sector_size);
+        Ok(gpt.map(|gpt| Self { medium, table, source, unit, gpt }))
     }
 
-    /// Sectors of the array.
-    fn array_sectors(&self) -> u64 {
-        (self.array.len() as u64).div_ceil(self.unit)
-    }
-
-    fn change(mut self, medium: &dyn ReadAt, table: &Table, wish: &Wish<'_>) -> io::Result<Change> {
+    fn change(mut self, wish: &Wish<'_>) -> io::Result<Change> {
         let mut change = Change::default();
         if let Some(ids) = wish.ids {
             self.new_ids(ids, &mut change);
         }
         let moved = match wish.target {
-            Some(target) => self.move_backup(medium, table, (wish.source, target), &mut change)?,
+            Some(target) => self.move_backup(target, &mut change)?,
             None => false,
         };
         if !moved && change.renamed.is_empty() {
             return Ok(change);
         }
         let backup_array = if moved {
-            Some(self.alternate - self.array_sectors())
+            Some(self.gpt.header.other_lba - self.gpt.array_sectors())
         } else {
-            self.backup_array(medium, wish.source)?
+            self.backup_array()?
         };
-        self.seal();
+        let [header, array] = self.gpt.own();
         if !change.renamed.is_empty() {
-            change
-                .patches
-                .push(Patch { at: self.array_lba * self.unit, bytes: self.array.clone() });
+            change.patches.push(self.patch(array));
         }
-        change.patches.push(Patch { at: self.unit, bytes: self.header.clone() });
+        change.patches.push(self.patch(header));
         match backup_array {
-            Some(lba) => {
-                change.patches.push(Patch { at: lba * self.unit, bytes: self.array.clone() });
-                let at = self.alternate * self.unit;
-                change.patches.push(Patch { at, bytes: self.backup_header(lba) });
-            }
+            Some(lba) => change.patches.extend(self.gpt.other(lba).map(|part| self.patch(part))),
             None => change.words.push(
                 "there is no backup of the partition table where it should be: it was not renewed"
                     .to_owned(),
@@ -189,142 +158,73 @@ impl Gpt {
         Ok(change)
     }
 
+    fn patch(&self, (lba, bytes): gpt::At) -> Patch {
+        Patch { at: lba.saturating_mul(self.unit), bytes }
+    }
+
     fn new_ids(&mut self, ids: &dyn Fn() -> [u8; 16], change: &mut Change) {
-        let old = text(&self.header[56..72]);
-        self.header[56..72].copy_from_slice(&version_4(ids()));
-        change.words.push(format!("disk GUID {old} becomes {}", text(&self.header[56..72])));
-        for (number, entry) in (1..).zip(self.array.chunks_exact_mut(self.entry_len)) {
-            if entry[..16] == [0; 16] {
-                continue;
-            }
-            let old = text(&entry[16..32]);
-            entry[16..32].copy_from_slice(&version_4(ids()));
-            change.renamed.push(Renamed { number, old, new: text(&entry[16..32]) });
-        }
+        let new = version_4(ids());
+        let old = std::mem::replace(&mut self.gpt.header.disk, new);
+        change.words.push(format!("disk GUID {} becomes {}", guid_text(&old), guid_text(&new)));
+        self.gpt.rename(|number, old| {
+            let new = version_4(ids());
+            change.renamed.push(Renamed { number, old: guid_text(&old), new: guid_text(&new) });
+            new
+        });
     }
 
     /// Sets the backup's place to the end of the target; blanks where it was.
-    fn move_backup(
-        &mut self,
-        medium: &dyn ReadAt,
-        table: &Table,
-        (source, target): (u64, u64),
-        change: &mut Change,
-    ) -> io::Result<bool> {
+    fn move_backup(&mut self, target: u64, change: &mut Change) -> io::Result<bool> {
+        let old = self.old_backup()?;
         let sectors = target / self.unit;
-        let Some(last_usable) = sectors
-            .checked_sub(2 + self.array_sectors())
-            .filter(|last| target > source && *last >= self.last_usable)
-        else {
+        if target <= self.source {
             return Ok(false);
-        };
-        for range in self.old_backup(medium, table, source)? {
-            change.patches.push(Patch::zeros(&range));
         }
-        let free = (last_usable - self.last_usable) * self.unit;
+        let Some(more) = self.gpt.end_at(sectors) else { return Ok(false) };
+        change.patches.extend(old.iter().map(Patch::zeros));
         change.words.push(format!(
             "the backup of the partition table (GPT) goes to the end of the target, where {} more can be given to partitions",
-            Bytes(free)
+            Bytes(more * self.unit)
         ));
-        self.alternate = sectors - 1;
-        self.last_usable = last_usable;
-        self.header[32..40].copy_from_slice(&self.alternate.to_le_bytes());
-        self.header[48..56].copy_from_slice(&last_usable.to_le_bytes());
-        if let Some(mbr) = self.protective(sectors) {
-            change.patches.push(mbr);
+        let mbr = View::new(self.medium).some(0, 512)?;
+        if let Some((at, len)) = gpt::protect(&mbr, sectors) {
+            change.patches.push(Patch { at, bytes: len.to_vec() });
         }
         Ok(true)
     }
 
     /// Where a backup lies on the source, in bytes, as far as nothing else lies there.
-    fn old_backup(
-        &self,
-        medium: &dyn ReadAt,
-        table: &Table,
-        source: u64,
-    ) -> io::Result<Vec<Range<u64>>> {
-        let Some(array) = self.backup_array(medium, source)? else { return Ok(Vec::new()) };
+    fn old_backup(&self) -> io::Result<Vec<Range<u64>>> {
+        let Some(array) = self.backup_array()? else { return Ok(Vec::new()) };
+        let (header, sectors) = (&self.gpt.header, self.gpt.array_sectors());
         let span = |lba: u64, sectors: u64| {
             lba.saturating_mul(self.unit)..(lba.saturating_add(sectors)).saturating_mul(self.unit)
         };
-        let mut out = vec![span(self.alternate, 1), span(array, self.array_sectors())];
+        let mut out = vec![span(header.other_lba, 1), span(array, sectors)];
         let free = |range: &Range<u64>| {
             let touches = |other: &Range<u64>| range.start < other.end && other.start < range.end;
-            let head = 0..(self.array_lba + self.array_sectors()).saturating_mul(self.unit);
-            range.end <= source
+            let head = 0..header.array_lba.saturating_add(sectors).saturating_mul(self.unit);
+            range.end <= self.source
                 && !touches(&head)
-                && !table.partitions.iter().any(|partition| touches(&partition.range()))
+                && !self.table.partitions.iter().any(|partition| touches(&partition.range()))
         };
         out.retain(free);
         Ok(out)
     }
 
     /// First sector of the backup's array, when there is a backup header where the primary one says.
-    fn backup_array(&self, medium: &dyn ReadAt, source: u64) -> io::Result<Option<u64>> {
-        let at = self.alternate.saturating_mul(self.unit);
-        if self.alternate <= 1 || at.saturating_add(self.unit) > source {
+    fn backup_array(&self) -> io::Result<Option<u64>> {
+        let (header, sectors) = (&self.gpt.header, self.gpt.array_sectors());
+        let at = header.other_lba.saturating_mul(self.unit);
+        if header.other_lba <= 1 || at.saturating_add(self.unit) > self.source {
             return Ok(None);
         }
-        let raw = View::new(medium).some(at, 92)?;
-        let own = has(&raw, 0, b"EFI PART") && le64(&raw, 24) == Some(self.alternate);
-        let array = le64(&raw, 72).filter(|lba| {
-            own && *lba > self.last_usable.min(self.alternate)
-                && lba.saturating_add(self.array_sectors()) <= self.alternate
-        });
-        Ok(array)
+        let raw = View::new(self.medium).some(at, 92)?;
+        Ok(gpt::array_of(&raw, header.other_lba).filter(|lba| {
+            *lba > header.last_usable.min(header.other_lba)
+                && lba.saturating_add(sectors) <= header.other_lba
+        }))
     }
-
-    /// The protective entry covers the whole medium, as far as 32 bits do (UEFI 2.10, 5.2.3). One
-    /// that has others behind it, as hybrid tables may, stays.
-    fn protective(&self, sectors: u64) -> Option<Patch> {
-        let slots = self.mbr.get(446..510)?.as_chunks::<16>().0;
-        let first = |slot: &[u8; 16]| le32(slot, 8).unwrap_or(0);
-        let in_use = |slot: &[u8; 16]| le32(slot, 12).unwrap_or(0) > 0;
-        let (index, slot) = slots.iter().enumerate().find(|(_, slot)| slot[4] == 0xEE)?;
-        let behind = |other: &&[u8; 16]| in_use(other) && first(other) > first(slot);
-        if slots.iter().any(|other| behind(&other)) {
-            return None;
-        }
-        let len = sectors.saturating_sub(u64::from(first(slot)));
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let at = 446 + 16 * index as u64 + 12;
-        Some(Patch { at, bytes: len.to_le_bytes().to_vec() })
-    }
-
-    /// Checksums of array and header.
-    fn seal(&mut self) {
-        let crc = crc32(&self.array);
-        self.header[88..92].copy_from_slice(&crc.to_le_bytes());
-        seal(&mut self.header);
-    }
-
-    fn backup_header(&self, array: u64) -> Vec<u8> {
-        let mut out = self.header.clone();
-        out[24..32].copy_from_slice(&self.alternate.to_le_bytes());
-        out[32..40].copy_from_slice(&1_u64.to_le_bytes());
-        out[72..80].copy_from_slice(&array.to_le_bytes());
-        seal(&mut out);
-        out
-    }
-}
-
-/// The header's own checksum, over as many bytes as it says.
-fn seal(header: &mut [u8]) {
-    let len = le32(header, 12).and_then(|len| usize::try_from(len).ok()).unwrap_or(92);
-    header[16..20].fill(0);
-    let crc = crc32(&header[..len.clamp(92, header.len())]);
-    header[16..20].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// A random GUID (RFC 9562, version 4), in its mixed-endian order on disk.
-fn version_4(mut bytes: [u8; 16]) -> [u8; 16] {
-    bytes[7] = bytes[7] & 0x0F | 0x40;
-    bytes[8] = bytes[8] & 0x3F | 0x80;
-    bytes
-}
-
-fn text(guid: &[u8]) -> String {
-    guid.first_chunk().map_or_else(|| hex(guid), guid_text)
 }
 
 #[cfg(test)]
@@ -354,6 +254,13 @@ mod tests {
             count.set(count.get() + 1);
             [count.get(); 16]
         }
+    }
+
+    /// The header's own checksum.
+    fn reseal(header: &mut [u8]) {
+        header[16..20].fill(0);
+        let crc = crc32fast::hash(&header[..92]);
+        header[16..20].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// The copy on a target of this size.
@@ -459,7 +366,7 @@ mod tests {
                 let mut bad = image.clone();
                 let width = if at >= 80 { 4 } else { 8 };
                 bad[512 + at..512 + at + width].copy_from_slice(&value.to_le_bytes()[..width]);
-                seal(&mut bad[512..1024]);
+                reseal(&mut bad[512..1024]);
                 let info = inspect(&Bytes(&bad), "disk").unwrap();
                 let Some(table) = info.table else { continue };
                 let wish = Wish { source: 8 << 20, target: Some(16 << 20), ids: None, used: false };

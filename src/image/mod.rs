@@ -13,6 +13,7 @@
 mod boot;
 pub(crate) mod bytes;
 mod fs;
+pub mod gpt;
 mod kind;
 mod live;
 mod magic;

@@ -460,5 +460,4 @@ impl Drop for Pull {
 }
 
 #[cfg(test)]
-#[path = "relay_tests.rs"]
 mod tests;

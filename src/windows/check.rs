@@ -155,5 +155,4 @@ fn compare(
 }
 
 #[cfg(test)]
-#[path = "check_tests.rs"]
 mod tests;

@@ -419,5 +419,4 @@ pub fn host_file(path: PathBuf, at: String, mtime: i64) -> Result<Added> {
 }
 
 #[cfg(test)]
-#[path = "compose_tests.rs"]
 pub(super) mod tests;

@@ -1,19 +1,18 @@
 //! The partition table of a stick as bytes, GPT or MBR: one partition, and for NTFS a small one
 //! behind it, from which firmware boots.
 //!
-//! Owns: both headers and arrays of a GPT with its protective MBR, and an MBR whose code tells a
-//! computer that boots the old way what is wrong. Must not know what is in the partition.
+//! Owns: what is in the table, and an MBR whose code tells a computer that boots the old way what
+//! is wrong. Must not know what is in the partition, nor the bytes of a GPT (`image::gpt`).
 //! The partition is *basic data*: Windows gives an EFI system partition no letter, and Setup would
 //! not find its own files. Firmware boots it all the same.
 
-use crc32fast::hash as crc32;
+use crate::image::gpt::{self, Gpt, version_4};
 
 const MIB: u64 = 1 << 20;
 /// Where the partition begins.
 pub const START: u64 = MIB;
-/// Entries of a GPT, and the bytes they take.
-const ENTRIES: u64 = 128;
-const ARRAY: u64 = ENTRIES * 128;
+/// Bytes of the entries of a GPT.
+const ARRAY: u64 = 128 * 128;
 
 /// EBD0A0A2-B9E5-4433-87C0-68B6B72699C7 as it is stored.
 const BASIC_DATA: [u8; 16] = [
@@ -122,33 +121,27 @@ pub fn with_boot(kind: Kind, device: Device, seed: [u8; 16], boot: u64) -> Optio
     let structures = match kind {
         Kind::Mbr => {
             let signature = [seed[0], seed[1], seed[2], seed[3] | 1];
-            vec![(0, mbr(&entries, sector, Some(signature)))]
+            vec![(0, mbr(&entries, sector, signature))]
         }
-        Kind::Gpt => gpt(sectors, sector, &entries, seed),
+        Kind::Gpt => gpt(sectors, device.sector, &entries, seed)?,
     };
     Some(Layout { structures, start: START, len, boot: (boot > 0).then_some(boot_at) })
 }
 
-/// A sector with an MBR; `signature`: with code, and the first partition marked active.
-fn mbr(entries: &[Entry], sector: u64, signature: Option<[u8; 4]>) -> Vec<u8> {
+/// A sector with an MBR: code, a signature, the first partition marked active.
+fn mbr(entries: &[Entry], sector: u64, signature: [u8; 4]) -> Vec<u8> {
     let mut out = vec![0; usize::try_from(sector).unwrap_or(512)];
-    if let Some(signature) = signature {
-        out[..STUB.len()].copy_from_slice(&STUB);
-        out[STUB.len()..STUB.len() + MESSAGE.len()].copy_from_slice(MESSAGE.as_bytes());
-        out[440..444].copy_from_slice(&signature);
-        out[446] = 0x80;
-    }
-    // Cylinders cannot address this; the usual stand-ins, and those of a protective MBR.
-    let (begin, end) = if signature.is_some() {
-        ([0xFE, 0xFF, 0xFF], [0xFE, 0xFF, 0xFF])
-    } else {
-        ([0, 2, 0], [0xFF; 3])
-    };
+    out[..STUB.len()].copy_from_slice(&STUB);
+    out[STUB.len()..STUB.len() + MESSAGE.len()].copy_from_slice(MESSAGE.as_bytes());
+    out[440..444].copy_from_slice(&signature);
+    out[446] = 0x80;
+    // Cylinders cannot address this; the usual stand-ins.
+    let nowhere = [0xFE, 0xFF, 0xFF];
     let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
     for (slot, entry) in out[446..510].as_chunks_mut::<16>().0.iter_mut().zip(entries) {
-        slot[1..4].copy_from_slice(&begin);
+        slot[1..4].copy_from_slice(&nowhere);
         slot[4] = entry.kind;
-        slot[5..8].copy_from_slice(&end);
+        slot[5..8].copy_from_slice(&nowhere);
         slot[8..12].copy_from_slice(&number(entry.first));
         slot[12..16].copy_from_slice(&number(entry.count));
     }
@@ -156,57 +149,33 @@ fn mbr(entries: &[Entry], sector: u64, signature: Option<[u8; 4]>) -> Vec<u8> {
     out
 }
 
-/// An identifier of version 4 out of a seed; `salt` tells several apart.
-fn guid(seed: [u8; 16], salt: u8) -> [u8; 16] {
-    let mut out = seed;
-    out[15] ^= salt;
-    // Stored little endian: the version is in the high half of byte 7.
-    out[7] = (out[7] & 0x0F) | 0x40;
-    out[8] = (out[8] & 0x3F) | 0x80;
-    out
+/// An identifier out of a seed; `salt` tells several apart.
+fn guid(mut seed: [u8; 16], salt: u8) -> [u8; 16] {
+    seed[15] ^= salt;
+    version_4(seed)
 }
 
-fn gpt(sectors: u64, sector: u64, entries: &[Entry], seed: [u8; 16]) -> Vec<(u64, Vec<u8>)> {
-    let array_len = usize::try_from(ARRAY).unwrap_or(0);
-    let mut array = vec![0; array_len];
-    for ((slot, entry), salt) in array.as_chunks_mut::<128>().0.iter_mut().zip(entries).zip(1..) {
-        slot[..16].copy_from_slice(&BASIC_DATA);
-        slot[16..32].copy_from_slice(&guid(seed, salt));
-        slot[32..40].copy_from_slice(&entry.first.to_le_bytes());
-        slot[40..48].copy_from_slice(&(entry.first + entry.count - 1).to_le_bytes());
-        slot[48..56].copy_from_slice(&entry.attributes.to_le_bytes());
-        let places = slot[56..].as_chunks_mut::<2>().0.iter_mut();
-        for (place, unit) in places.zip(entry.name.encode_utf16()) {
-            *place = unit.to_le_bytes();
-        }
-    }
-    let in_array = ARRAY / sector;
-    let header = |own: u64, other: u64, array_at: u64| {
-        let mut out = vec![0; usize::try_from(sector).unwrap_or(512)];
-        out[..8].copy_from_slice(b"EFI PART");
-        out[8..12].copy_from_slice(&[0, 0, 1, 0]);
-        out[12..16].copy_from_slice(&92_u32.to_le_bytes());
-        let usable = (2 + in_array, sectors - 2 - in_array);
-        for (at, value) in [(24, own), (32, other), (40, usable.0), (48, usable.1), (72, array_at)]
-        {
-            out[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        }
-        out[56..72].copy_from_slice(&guid(seed, 0));
-        out[80..84].copy_from_slice(&128_u32.to_le_bytes());
-        out[84..88].copy_from_slice(&128_u32.to_le_bytes());
-        out[88..92].copy_from_slice(&crc32(&array).to_le_bytes());
-        let crc = crc32(&out[..92]);
-        out[16..20].copy_from_slice(&crc.to_le_bytes());
-        out
+/// Head and tail of the medium.
+fn gpt(
+    sectors: u64,
+    sector: u32,
+    entries: &[Entry],
+    seed: [u8; 16],
+) -> Option<Vec<(u64, Vec<u8>)>> {
+    let entry = |(salt, entry): (u8, &Entry)| gpt::Entry {
+        kind: BASIC_DATA,
+        id: guid(seed, salt),
+        first: entry.first,
+        last: entry.first + entry.count - 1,
+        attributes: entry.attributes,
+        name: gpt::name(entry.name),
     };
-    let end = sectors - 1;
-    let all = Entry { first: 1, count: end, kind: 0xEE, name: "", attributes: 0 };
-    let mut head = mbr(&[all], sector, None);
-    head.extend(header(1, end, 2));
-    head.extend(&array);
-    let mut tail = array.clone();
-    tail.extend(header(end, 1, end - in_array));
-    vec![(0, head), ((end - in_array) * sector, tail)]
+    let entries: Vec<gpt::Entry> = (1..).zip(entries).map(entry).collect();
+    let table = Gpt::new(sectors, sector, guid(seed, 0), &entries)?;
+    let joined = |parts: [gpt::At; 2]| parts.map(|(_, bytes)| bytes).concat();
+    let head = [gpt::protective(sectors, sector), joined(table.own())].concat();
+    let tail = table.header.other_lba - table.array_sectors();
+    Some(vec![(0, head), (tail * u64::from(sector), joined(table.other(tail)))])
 }
 
 #[cfg(test)]

@@ -349,5 +349,4 @@ fn zone(text: &str) -> Result<String> {
 }
 
 #[cfg(test)]
-#[path = "unattend_tests.rs"]
 mod tests;

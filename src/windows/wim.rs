@@ -454,5 +454,4 @@ pub fn part_name(stem: &str, number: usize) -> String {
 }
 
 #[cfg(test)]
-#[path = "wim_tests.rs"]
 mod tests;

@@ -183,7 +183,8 @@ fn a_run_that_begins_elsewhere_is_drawn_over_its_place_and_charts_are_files() {
     assert!(svg.contains("speed over position") && svg.contains("<style>"), "{svg}");
 }
 
-/// Their pixels are looked at in src/report/chart/png.rs.
+/// Their pixels are looked at in src/report/chart/png/drawn.rs.
+#[cfg(feature = "png")]
 #[test]
 fn charts_become_png_files_or_the_missing_font_is_said() {
     let dir = folder();
@@ -199,6 +200,20 @@ fn charts_become_png_files_or_the_missing_font_is_said() {
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
     // IHDR: twice the width and height of the SVG.
     assert_eq!((&bytes[16..20], &bytes[20..24]), (&[0, 0, 7, 8][..], &[0, 0, 2, 248][..]));
+}
+
+#[cfg(not(feature = "png"))]
+#[test]
+fn a_program_without_png_says_so_and_what_to_do() {
+    let dir = folder();
+    let path = record(dir.path(), "r.json", "sim:esd-emc", &[]);
+    let to = dir.path().join("chart.png").display().to_string();
+    report(&[&path, "--png", &to]).expect(3).says(&[
+        "was built without PNG",
+        "take --svg instead",
+        "--features png",
+    ]);
+    assert!(!dir.path().join("chart-1.png").exists());
 }
 
 /// The page in a browser: as wide as the window, without an error, its numbers those of the JSON.

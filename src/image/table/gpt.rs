@@ -1,80 +1,31 @@
-//! GUID partition table: both headers, both arrays of entries, their checksums.
+//! What a GUID partition table says, from whichever of its copies is sound.
 //!
-//! Owns: finding a sound copy for sectors of 512 or 4096 bytes. The sector size is where the
-//! header is: an image made for one size has no table for the other. Specification: UEFI 2.10,
-//! 5.3.2 (header) and 5.3.3 (entries).
-//!
-//! ```text
-//! | protective MBR | header | entries .. | partitions .. | entries .. | header |
-//!   LBA 0            LBA 1    LBA 2 ..                                  last LBA
-//! ```
+//! Owns: finding a copy for sectors of 512 or 4096 bytes. The sector size is where the header is:
+//! an image made for one size has no table for the other. The bytes are those of `image::gpt`.
 
 use std::io;
 use std::ops::Range;
 
-use super::super::bytes::{has, le32, le64};
+use super::super::gpt::{Copy, Entry, Gpt, Header};
 use super::super::printable::label16;
 use super::super::read::View;
 use super::types::{guid_name, guid_text};
 use super::{Health, Partition, PartitionType, Scheme, Table};
-use crc32fast::hash as crc32;
 
-pub(crate) const MAGIC: &[u8] = b"EFI PART";
+pub(crate) use super::super::gpt::MAGIC;
 pub(crate) const SECTORS: [u32; 2] = [512, 4096];
-/// Usual is 128 entries of 128 bytes, 16 KiB.
-const ARRAY_LIMIT: u64 = 2 << 20;
-const ENTRY_LIMIT: usize = 1024;
+const ENTRY_LIMIT: u32 = 1024;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Header {
-    lba: u64,
-    other_lba: u64,
-    disk: [u8; 16],
-    array_lba: u64,
-    array_len: usize,
-    entry_len: usize,
-    array_crc: u32,
-}
-
-/// A header whose checksum and own address are right.
-fn header(sector: &[u8], lba: u64) -> Option<Header> {
-    let len = usize::try_from(le32(sector, 12)?).ok()?;
-    if !has(sector, 0, MAGIC) || !(92..=sector.len()).contains(&len) || le64(sector, 24)? != lba {
-        return None;
-    }
-    let mut checked = sector.get(..len)?.to_vec();
-    checked.get_mut(16..20)?.fill(0);
-    if crc32(&checked) != le32(sector, 16)? {
-        return None;
-    }
-    let (count, entry_len) = (u64::from(le32(sector, 80)?), u64::from(le32(sector, 84)?));
-    let array_len = count.checked_mul(entry_len).filter(|&len| len <= ARRAY_LIMIT)?;
-    Some(Header {
-        lba,
-        other_lba: le64(sector, 32)?,
-        disk: sector.get(56..)?.first_chunk().copied()?,
-        array_lba: le64(sector, 72)?,
-        array_len: usize::try_from(array_len).ok()?,
-        entry_len: usize::try_from(entry_len).ok().filter(|&len| len >= 128)?,
-        array_crc: le32(sector, 88)?,
-    })
-}
-
-fn entry(number: u32, raw: &[u8], unit: u64) -> Option<Partition> {
-    let kind: [u8; 16] = raw.first_chunk().copied()?;
-    let (first, last) = (le64(raw, 32)?, le64(raw, 40)?);
-    if kind == [0; 16] || last < first {
-        return None;
-    }
-    let sectors = (last - first).checked_add(1)?;
+fn partition(number: u32, entry: &Entry, unit: u64) -> Option<Partition> {
+    let sectors = entry.last.checked_sub(entry.first)?.checked_add(1)?;
     Some(Partition {
         number,
-        start_bytes: first.checked_mul(unit)?,
+        start_bytes: entry.first.checked_mul(unit)?,
         size_bytes: sectors.checked_mul(unit)?,
-        kind: PartitionType::Gpt(kind),
-        type_name: guid_name(&kind),
-        name: raw.get(56..128).and_then(|field| label16(field, u16::from_le_bytes)),
-        active: le64(raw, 48)? & 0x4 != 0,
+        kind: PartitionType::Gpt(entry.kind),
+        type_name: guid_name(&entry.kind),
+        name: label16(&entry.name, u16::from_le_bytes),
+        active: entry.attributes & 0x4 != 0,
         fs: None,
     })
 }
@@ -82,31 +33,22 @@ fn entry(number: u32, raw: &[u8], unit: u64) -> Option<Partition> {
 /// One copy: `Sound`, or `EntriesUnseen` when the array is beyond what can be read.
 fn copy(view: &View<'_>, lba: u64, sector: u32) -> io::Result<Option<Table>> {
     let unit = u64::from(sector);
-    let Some(at) = lba.checked_mul(unit) else {
-        return Ok(None);
-    };
-    let raw = view.some(at, usize::try_from(sector).unwrap_or(512))?;
-    let Some(header) = header(&raw, lba) else {
-        return Ok(None);
-    };
-    let Some(array_at) = header.array_lba.checked_mul(unit) else {
-        return Ok(None);
-    };
-    let (partitions, health) = match view.exact(array_at, header.array_len)? {
-        Some(array) if crc32(&array) == header.array_crc => {
-            let entries = array.chunks_exact(header.entry_len).take(ENTRY_LIMIT);
-            let found = (1..).zip(entries).filter_map(|(number, raw)| entry(number, raw, unit));
-            (found.collect(), Health::Sound)
+    let (header, partitions, health) = match Gpt::read(view, lba, sector)? {
+        Some(Copy::Whole(gpt)) => {
+            let entries = gpt.entries().take_while(|(number, _)| *number <= ENTRY_LIMIT);
+            let found = entries.filter_map(|(number, entry)| partition(number, &entry, unit));
+            let found = found.collect();
+            (gpt.header, found, Health::Sound)
         }
-        None if view.size().is_none() => (Vec::new(), Health::EntriesUnseen),
-        _ => return Ok(None),
+        Some(Copy::EntriesUnseen(header)) => (header, Vec::new(), Health::EntriesUnseen),
+        None => return Ok(None),
     };
     let other = header.other_lba.checked_mul(unit).filter(|&at| at > 0);
     Ok(Some(Table {
         scheme: Scheme::Gpt,
         sector_size: sector,
         partitions,
-        backup_gpt: if lba == 1 { other } else { Some(at) },
+        backup_gpt: if lba == 1 { other } else { lba.checked_mul(unit) },
         disk_guid: Some(guid_text(&header.disk)),
         hybrid_mbr: false,
         health,
@@ -120,7 +62,7 @@ fn spans(header: &Header, unit: u64) -> Vec<Range<u64>> {
         let start = start.saturating_mul(unit);
         start..start.saturating_add(len)
     };
-    let array = (header.array_len as u64).next_multiple_of(unit);
+    let array = (header.array_len() as u64).next_multiple_of(unit);
     let mut out = vec![span(header.lba, unit), span(header.array_lba, array)];
     if header.lba == 1 {
         // The array of the backup precedes its header.
@@ -233,7 +175,7 @@ mod tests {
             image[512 + 80..512 + 84].copy_from_slice(&count.to_le_bytes());
             image[512 + 84..512 + 88].copy_from_slice(&len.to_le_bytes());
             sample::seal_gpt_header(&mut image[512..1024]);
-            assert_eq!(header(&image[512..1024], 1), None, "{count} x {len}");
+            assert_eq!(Header::parse(&image[512..1024], 1), None, "{count} x {len}");
         }
     }
 }

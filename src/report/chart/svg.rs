@@ -57,6 +57,7 @@ impl Palette {
     }
 
     /// The same for programs that know neither variables nor media queries: light, no choice.
+    #[cfg(feature = "png")]
     fn plain_style(self) -> String {
         let [light, _] = self.colours();
         let mut css = rules(light).replace("system-ui,", "");
@@ -151,6 +152,7 @@ pub fn standalone(chart: &str, palette: Palette) -> String {
 }
 
 /// The same without a ground, in the simplest style there is.
+#[cfg(feature = "png")]
 pub(super) fn plain(chart: &str, palette: Palette) -> String {
     let style = format!("<style>{}</style>", palette.plain_style());
     chart.replacen("<title", &format!("{style}<title"), 1)

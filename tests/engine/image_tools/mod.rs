@@ -4,3 +4,4 @@
 mod changes;
 mod lab;
 mod made;
+mod tables;
