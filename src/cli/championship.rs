@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::args::{Demo, Output};
 use super::open::Target;
+use super::outputs::Outputs;
 use super::session::Session;
 use crate::bench::profile::{Wishes, steps, written};
 use crate::bench::{Plan, Profile};
@@ -29,6 +30,16 @@ struct Event {
     title: &'static str,
     profile: Profile,
     models: &'static [&'static str],
+}
+
+impl Event {
+    fn record(&self, folder: &Path, model: &str) -> PathBuf {
+        folder.join(format!("{}-{model}.json", self.file))
+    }
+
+    fn page(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.html", self.file))
+    }
 }
 
 const EVENTS: [Event; 3] = [
@@ -63,11 +74,16 @@ const EVENTS: [Event; 3] = [
 pub(super) fn run(args: &Demo, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
     let folder = &args.to;
     Invoker::current().create_dir_all(folder)?;
+    let made = EVENTS.iter().flat_map(|event| {
+        let records = event.models.iter().map(|model| event.record(folder, model));
+        records.chain([event.page(folder)])
+    });
+    made.fold(Outputs::default(), |all, path| all.whole("--to", Some(&path))).check()?;
     for event in &EVENTS {
         let mut records = Vec::new();
         for model in event.models {
             cancel.check()?;
-            let path = folder.join(format!("{}-{model}.json", event.file));
+            let path = event.record(folder, model);
             let code = measure(model, event.profile, &path, (words, cancel))?;
             if code != ExitCode::SUCCESS {
                 return Ok(code);
@@ -133,7 +149,7 @@ fn measure(
 /// Compares the runs of an event: a table on the screen, a page in the folder.
 fn page(folder: &Path, event: &Event, records: &[PathBuf], quiet: bool) -> Result<()> {
     let (runs, _) = super::report::load(records, true)?;
-    let path = folder.join(format!("{}.html", event.file));
+    let path = event.page(folder);
     let options = Options { title: format!("Championship: {}", event.title), ..Options::default() };
     super::report::write_page(&path, &runs, &options)?;
     if !quiet {

@@ -158,13 +158,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers every request with what `answer` makes of it, but has no lists of checksums;
-    /// that it was asked for some is not recorded.
+    /// Answers every request with what `answer` makes of it, but has no lists of checksums and no
+    /// maps; that it was asked for some is not recorded.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::listening(answer, false)
     }
 
-    /// Answers requests for lists of checksums too.
+    /// Answers requests for lists of checksums and for maps too.
     pub fn with_lists(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::listening(answer, true)
     }
@@ -213,7 +213,8 @@ fn serve(
             fields.insert(name.to_lowercase(), value.trim().to_owned());
         }
     }
-    if !lists && ["SHA256SUMS", "sha256sums", ".sha256"].iter().any(|list| path.contains(list)) {
+    let beside = ["SHA256SUMS", "sha256sums", ".sha256", ".bmap"];
+    if !lists && beside.iter().any(|list| path.contains(list)) {
         Reply::status(404).send(&mut stream).ok();
         return;
     }

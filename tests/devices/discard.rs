@@ -256,6 +256,83 @@ fn c05_only_a_mount_point_is_trimmed_and_it_is_named_before_and_after() {
     }
 }
 
+/// What people have met with other programs that trim: a device as the name (util-linux 3595), a slash behind
+/// it (1312), a mount point that is a file (857), a bind mount (459), an overlay or another filesystem mounted
+/// over it (1686), a read-only one (948), an automount or service that trims nothing and says nothing
+/// (scylladb 15033): the filesystem is the one that was named, or nothing is trimmed.
+#[test]
+fn c05_the_reports_of_other_programs() {
+    if !lab_has(&["losetup", "mkfs.ext4", "mount", "unshare", "sfdisk"]) {
+        return;
+    }
+    let dir = folder();
+    let disk = put(dir.path(), "disk", &vec![0; 64 << 20]);
+    partition(&disk, 512, "label: gpt\nsize=32M\n");
+    let stick = LoopDev::over(Path::new(&disk), &["-P"]);
+    let part = stick.partition(1);
+    let other = LoopDev::new(16 * MIB);
+    for device in [&part, &other.device] {
+        sh("mkfs.ext4", &["-q", "-E", "nodiscard", device]);
+    }
+    // A name with what needs care: a space, a line break, an octal escape of /proc/self/mountinfo.
+    let at = dir.path().join("my stick\n\\040");
+    fs::create_dir(&at).unwrap();
+    let to_node = dir.path().join("to-node");
+    std::os::unix::fs::symlink(&part, &to_node).unwrap();
+    let trim = |script: &str, path: &str| {
+        let mut command = Command::new("unshare");
+        lab::clean(&mut command, dir.path());
+        let all = format!("{script}\nexec \"$PROGRAM\" discard --trim {path}");
+        command.args(["--mount", "sh", "-ec", &all]).current_dir(dir.path());
+        command
+            .env("PROGRAM", lab::PROGRAM)
+            .env("PART", &part)
+            .env("OTHER", &other.device)
+            .env("AT", &at)
+            .env("DISK", &stick.device);
+        lab::finish(command)
+    };
+    let mount = "mount $PART \"$AT\"; mkdir -p \"$AT\"/folder; touch \"$AT\"/file file; mkdir -p bound lower upper work";
+    let whole = [&part[..]];
+    for (script, path, code, says) in [
+        ("", "\"$AT\"", 0, &whole[..]),
+        ("", "\"$AT\"/", 0, &whole),
+        ("", "\"$AT\"//.", 0, &whole),
+        ("cd \"$AT\"", ".", 0, &whole),
+        ("", "$PART", 0, &whole),
+        ("", "to-node", 0, &whole),
+        ("", "$DISK", 0, &whole),
+        // The filesystem is trimmed as a whole through any of its mounts, and named.
+        ("mount --bind \"$AT\"/folder bound", "bound", 0, &whole),
+        // What is mounted last is what the name means now.
+        ("mount $OTHER \"$AT\"", "\"$AT\"", 0, &[&other.device[..]]),
+        ("mount --bind \"$AT\"/file file", "file", 0, &whole),
+        // What the kernel does: it refuses only where the journal was not replayed (Linux 5.2, fs/ext4/ioctl.c).
+        ("mount -o remount,ro \"$AT\"", "\"$AT\"", 0, &whole),
+        ("mount -t tmpfs none bound", "bound", 1, &["not supported here"]),
+        ("umount \"$AT\"", "\"$AT\"", 3, &["is not a mount point"]),
+        ("umount \"$AT\"", "$PART", 3, &["no filesystem of", "is mounted"]),
+        ("umount \"$AT\"", "$DISK", 3, &["no filesystem of", "is mounted"]),
+    ] {
+        let output = trim(&format!("{mount}\n{script}"), path).expect(code).says(says);
+        let trimmed = output.stdout.lines().filter(|line| line.contains("bytes trimmed"));
+        assert_eq!(trimmed.count(), usize::from(code == 0), "{script} {path}: {output}");
+        assert!(!output.text().contains("my stick\n"), "{script} {path}: {output}");
+        if says != [&other.device[..]] {
+            assert!(!output.text().contains(&other.device), "{script} {path}: {output}");
+        }
+    }
+    // An overlay is no filesystem of a stick, whatever lies below it.
+    let layers =
+        "mount -t overlay -o lowerdir=lower,upperdir=\"$AT/up\",workdir=\"$AT/work\" overlay bound";
+    let over = format!(
+        "umount \"$AT\"; AT=plain; mkdir -p plain; mount $PART plain; mkdir -p plain/up plain/work\n{layers}"
+    );
+    let output = trim(&format!("{mount}\n{over}"), "bound");
+    assert!(matches!(output.code, 1 | 3), "{output}");
+    assert!(!output.text().contains("bytes trimmed"), "{output}");
+}
+
 #[test]
 fn b82_a_discard_that_takes_too_long_is_given_up_and_the_write_begins() {
     if !has_sticks() {

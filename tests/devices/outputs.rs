@@ -5,7 +5,6 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +16,9 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use crate::lab::{self, LoopDev, MIB, PROGRAM, clean, code, disk_image, lab_has, put, sh};
 use crate::same_storage::Holder;
 use crate::server::{Reply, Server};
+
+/// Nobody's name but that of these tests.
+const BELOW_DEV: &str = "/dev/mediawriter-test-output";
 
 /// Nobody's number but that of these tests.
 const USER: u32 = 54_321;
@@ -32,31 +34,49 @@ enum Form {
     New,
 }
 
-/// An option, the way it takes things, and a command line with it; `{}` is the output.
-const OPTIONS: &[(&str, Form, &str)] = &[
-    ("flash --log", Form::Text, "flash image stick --yes --log {}"),
-    ("flash --record", Form::Text, "flash image stick --yes --record {}"),
-    ("flash --keep", Form::New, "flash URL stick --yes --keep {}"),
-    ("flash --create", Form::New, "flash image {} --yes --create 4MiB"),
-    ("verify --log", Form::Text, "verify done image --log {}"),
-    ("verify --save-record", Form::Text, "verify done image --save-record {}"),
-    ("discard --log", Form::Text, "discard stick --yes --log {}"),
-    ("discard --record", Form::Text, "discard stick --yes --record {}"),
-    ("bench --log", Form::Text, "bench done --size 1MiB --log {}"),
-    ("bench --record", Form::Text, "bench done --size 1MiB --record {}"),
-    ("probe --log", Form::Text, "probe stick --destructive --yes --log {}"),
-    ("probe --record", Form::Text, "probe stick --destructive --yes --record {}"),
-    ("clone --log", Form::Text, "clone LOOP stick.img --log {}"),
-    ("clone --record", Form::Text, "clone LOOP stick.img --record {}"),
-    ("clone FILE", Form::New, "clone LOOP {}"),
-    ("clone --overwrite", Form::Whole, "clone LOOP {} --overwrite"),
-    ("download -o", Form::Whole, "download URL -o {}"),
-    ("download --log", Form::Text, "download URL -o got --log {}"),
-    ("download --record", Form::Text, "download URL -o got --record {}"),
-    ("demo --keep", Form::New, "demo --keep {}"),
-    ("report -o", Form::Text, "report run.json -o {}"),
-    ("report --html", Form::Text, "report run.json --html {}"),
-    ("report --export-hyperfine", Form::Text, "report run.json --export-hyperfine {}"),
+/// An option, the way it takes things, a command line with it, and what the output's name has behind
+/// `{}`.
+type Opt = (&'static str, Form, &'static str, &'static str);
+
+const OPTIONS: &[Opt] = &[
+    ("flash --log", Form::Text, "flash image stick --yes --log {}", ""),
+    ("flash --record", Form::Text, "flash image stick --yes --record {}", ""),
+    ("flash --keep", Form::New, "flash URL stick --yes --keep {}", ""),
+    ("flash --create", Form::New, "flash image {} --yes --create 4MiB", ""),
+    ("verify --log", Form::Text, "verify done image --log {}", ""),
+    ("verify --save-record", Form::Text, "verify done image --save-record {}", ""),
+    ("discard --log", Form::Text, "discard stick --yes --log {}", ""),
+    ("discard --record", Form::Text, "discard stick --yes --record {}", ""),
+    ("bench --log", Form::Text, "bench done --size 1MiB --log {}", ""),
+    ("bench --record", Form::Text, "bench done --size 1MiB --record {}", ""),
+    ("probe --log", Form::Text, "probe stick --destructive --yes --log {}", ""),
+    ("probe --record", Form::Text, "probe stick --destructive --yes --record {}", ""),
+    ("clone --log", Form::Text, "clone LOOP stick.img --log {}", ""),
+    ("clone --record", Form::Text, "clone LOOP stick.img --record {}", ""),
+    ("clone FILE", Form::New, "clone LOOP {}", ""),
+    ("clone --overwrite", Form::Whole, "clone LOOP {} --overwrite", ""),
+    ("download -o", Form::Whole, "download URL -o {}", ""),
+    ("download --log", Form::Text, "download URL -o got --log {}", ""),
+    ("download --record", Form::Text, "download URL -o got --record {}", ""),
+    ("demo --keep", Form::New, "demo --keep {}", ""),
+    ("report -o", Form::Text, "report run.json -o {}", ""),
+    ("report --html", Form::Text, "report run.json --html {}", ""),
+    ("report --export-hyperfine", Form::Text, "report run.json --export-hyperfine {}", ""),
+    ("clone, its map", Form::Whole, "clone LOOP {}.img.zst --overwrite", ".img.bmap"),
+    ("report --svg", Form::Whole, "report run.json --svg {}", "-1.svg"),
+    ("report --png", Form::Whole, "report run.json --png {}", "-1.png"),
+    (
+        "report --export-fio",
+        Form::Whole,
+        "report run.json --export-fio {}",
+        "/KIOXIA-EXCERIA-G2-500-GB-in-an-NVMe-case--model--read/read-iodepth-2-numjobs-1.json",
+    ),
+    (
+        "demo --championship",
+        Form::Whole,
+        "demo --championship --to {}",
+        "/image-5g-exceria-g2.json",
+    ),
 ];
 
 /// What is there.
@@ -181,8 +201,10 @@ impl Desk {
     }
 
     /// Puts it there; the path of the output, and what keeps it there.
-    fn prepare(&self, there: There) -> (PathBuf, Vec<Box<dyn std::any::Any>>) {
-        let out = self.at("out.txt");
+    fn prepare(&self, there: There, ending: &str) -> (PathBuf, Vec<Box<dyn std::any::Any>>) {
+        let name = if ending.is_empty() { "out.txt" } else { "out" };
+        let out = self.at(&format!("{name}{ending}"));
+        fs::create_dir_all(out.parent().unwrap()).unwrap();
         let node = |kind, major, minor| {
             mknod(&out, kind, Mode::from_bits_truncate(0o666), makedev(major, minor)).unwrap();
         };
@@ -201,7 +223,7 @@ impl Desk {
             There::Fifo | There::FifoNobodyReads => {
                 nix::unistd::mkfifo(&out, Mode::from_bits_truncate(0o666)).unwrap();
             }
-            There::Socket => keep.push(Box::new(UnixListener::bind(&out).unwrap())),
+            There::Socket => node(SFlag::S_IFSOCK, 0, 0),
             There::Folder => fs::create_dir(&out).unwrap(),
             There::DanglingLink => link(&self.at("nowhere")),
             There::LinkToFile => {
@@ -212,11 +234,13 @@ impl Desk {
             There::LinkToBlock => link(Path::new(&self.disk.device)),
             There::Nothing | There::Source | There::AnotherOutput | There::Target => {}
             There::SourceByAnotherName => fs::hard_link(self.at("image"), &out).unwrap(),
-            There::BelowDev => return (Path::new("/dev/mediawriter-test-output").into(), keep),
+            There::BelowDev => {
+                return (format!("{BELOW_DEV}{ending}").into(), keep);
+            }
             There::ReadOnlyFolder | There::FullDisk => {
                 let folder = self.at("folder");
                 fs::create_dir(&folder).unwrap();
-                return (folder.join("out.txt"), keep);
+                return (folder.join(format!("{name}{ending}")), keep);
             }
             There::Attached => {
                 fs::write(&out, vec![7; 1 << 20]).unwrap();
@@ -289,17 +313,17 @@ fn fingerprint(path: &Path) -> String {
 /// One run; its exit code, what it said, and what came out of a pipe.
 fn run(
     desk: &Desk,
-    command: &str,
+    (command, ending): (&str, &str),
     out: &Path,
     there: There,
     caller: Caller,
 ) -> (i32, String, Vec<u8>) {
     let url = desk.server.url("/image.img");
+    let named = out.to_str().unwrap().strip_suffix(ending).unwrap();
     let word = |word: &str| match word {
-        "{}" => out.display().to_string(),
         "URL" => url.clone(),
         "LOOP" => desk.disk.device.clone(),
-        other => other.to_owned(),
+        other => other.replace("{}", named),
     };
     let words: Vec<String> = command.split(' ').map(word).collect();
     let folder = desk.at("folder");
@@ -356,13 +380,14 @@ fn run(
 /// Runs one member of the product and compares it with the table; `None` where there is no such member.
 fn check(
     server: &Arc<Server>,
-    (name, form, command): (&str, Form, &str),
+    (name, form, command, ending): Opt,
     there: There,
     caller: Caller,
 ) -> Option<String> {
     let reads = command.contains(" image ") || command.contains("report run.json");
     let skip = match there {
-        There::Source | There::SourceByAnotherName => !reads,
+        There::Source => !reads || !ending.is_empty(),
+        There::SourceByAnotherName => !reads,
         There::Target => !command.contains(" stick ") && !command.contains(" done "),
         There::AnotherOutput => !command.contains("--log") && !command.contains("--record"),
         // A table of one run fits into 64 KiB less a file; a full disk is one for what is large as well.
@@ -380,7 +405,7 @@ fn check(
         return None;
     }
     let desk = Desk::new(server);
-    let (mut out, keep) = desk.prepare(there);
+    let (mut out, keep) = desk.prepare(there, ending);
     let mut command = command.to_owned();
     let source = if command.contains("run.json") { "run.json" } else { "image" };
     match there {
@@ -410,7 +435,7 @@ fn check(
         .map(|name| desk.at(name))
         .filter_map(|path| Some((path.clone(), fs::read(&path).ok()?)))
         .collect();
-    let (code, text, piped) = run(&desk, &command, &out, there, caller);
+    let (code, text, piped) = run(&desk, (&command, ending), &out, there, caller);
     let label = format!("{name}, {there:?}, {caller:?}");
     let wanted = expected(name, form, there);
     assert_eq!(code, wanted, "{label}: {text}");
@@ -426,6 +451,8 @@ fn check(
             );
         }
         let file = out.file_name().unwrap().to_str().unwrap();
+        // Of what is made in a folder of its own, or beside a file, that is refused.
+        let file = if there == There::BelowDev { BELOW_DEV } else { file };
         let named = [file, "source-on-target", "--overwrite is for a FILE"];
         assert!(named.iter().any(|name| text.contains(name)), "{label}: {text}");
     } else {
@@ -445,7 +472,9 @@ fn check(
         (There::Block, _) => {
             assert!(fs::symlink_metadata(&out).unwrap().file_type().is_block_device());
         }
-        (There::BelowDev, _) => assert!(!out.exists(), "{label}"),
+        (There::BelowDev, _) => {
+            assert!(!out.exists() && !Path::new(BELOW_DEV).exists(), "{label}");
+        }
         _ => {}
     }
     drop(keep);
@@ -453,7 +482,7 @@ fn check(
 }
 
 /// Runs a part of the product on two threads; returns how many members there were.
-fn product(options: &[(&'static str, Form, &'static str)], callers: &[Caller]) -> usize {
+fn product(options: &[Opt], callers: &[Caller]) -> usize {
     let image = Arc::new(disk_image(256 << 10, 9));
     let server = Arc::new(Server::start(move |request| Reply::good(request, &image, "\"a\"")));
     let mut all = Vec::new();
@@ -520,4 +549,81 @@ fn c01_on_behalf_of_a_user_and_as_one_the_table_is_the_same() {
     let members = product(&options, &[Caller::Sudo, Caller::User]);
     println!("{members} triples of an option, what is there, and a user");
     assert!(members >= 200, "{members}");
+}
+
+/// As root, programs have replaced nodes of /dev by files: a device that swallows became one that
+/// fills memory (rmlint 763, netdata 21428, OCRmyPDF 1068, kconfiglib in zephyr 31362, bazel 31038,
+/// xCAT 7091, Midnight Commander 2012). Here every option gets every name of such a node, with a
+/// /dev of its own.
+#[test]
+fn c01_no_node_of_dev_is_ever_replaced() {
+    if !possible() {
+        return;
+    }
+    let image = Arc::new(disk_image(256 << 10, 9));
+    let server = Arc::new(Server::start(move |request| Reply::good(request, &image, "\"a\"")));
+    let names = [
+        "/dev/null",
+        "/dev/../dev/./null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/fd/1",
+        "/proc/self/fd/2",
+        "/dev/new",
+        "/dev/shm/../new",
+        "/dev/disk/by-id/new",
+        "way/null",
+        "link",
+    ];
+    // What /dev is made of, and its listing before and after.
+    let script = "mount -t tmpfs -o mode=755 none /dev
+        for node in null:3 zero:5 full:7 random:8 urandom:9; do mknod -m 666 /dev/${node%:*} c 1 ${node#*:}; done
+        mkdir /dev/shm /dev/disk /dev/disk/by-id
+        ln -s /proc/self/fd /dev/fd; ln -s fd/1 /dev/stdout; ln -s fd/2 /dev/stderr
+        ln -s /dev way; ln -s /dev/null link
+        mknod $LOOP b $MAJOR $MINOR
+        list() { find /dev -exec stat -c '%N %F %a %u %t:%T %i' {} + | sort; }
+        before=$(list); \"$@\"; code=$?
+        [ \"$before\" = \"$(list)\" ] || { echo CHANGED; list; }
+        [ -L link ] || echo CHANGED link
+        exit $code";
+    let mut pairs = 0;
+    for (name, form, command, ending) in OPTIONS {
+        for out in names {
+            // `link` with an ending is a name of its own.
+            if out == "link" && !ending.is_empty() || command.contains("{}.") {
+                continue;
+            }
+            let desk = Desk::new(&server);
+            let url = desk.server.url("/image.img");
+            let words = command.split(' ').map(|word| match word {
+                "URL" => url.clone(),
+                "LOOP" => desk.disk.device.clone(),
+                other => other.replace("{}", out.strip_suffix(ending).unwrap_or(out)),
+            });
+            let rdev = fs::metadata(&desk.disk.device).unwrap().rdev();
+            let mut run = Command::new("unshare");
+            run.args(["-m", "sh", "-c", script, "sh", PROGRAM]).args(words);
+            clean(&mut run, desk.dir.path());
+            run.env("TMPDIR", desk.dir.path())
+                .env("LOOP", &desk.disk.device)
+                .env("MAJOR", nix::sys::stat::major(rdev).to_string())
+                .env("MINOR", nix::sys::stat::minor(rdev).to_string());
+            let output = run.stdin(Stdio::null()).output().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            let code = code(output.status);
+            let label = format!("{name} {out} ({code})");
+            assert!(!text.contains("CHANGED"), "{label}: {text}");
+            let stream = ["null", "stdout", "stderr", "/fd/1", "/fd/2"];
+            let takes = *form == Form::Text && stream.iter().any(|end| out.ends_with(end));
+            assert!(matches!(code, 0..=3) && (code == 0) == takes, "{label}: {text}");
+            pairs += 1;
+        }
+    }
+    println!("{pairs} pairs of an option and a name in /dev");
+    assert!(pairs >= 370, "{pairs}");
 }

@@ -178,6 +178,59 @@ fn c02_a_disk_is_not_copied_onto_itself_by_any_of_its_names() {
     run(&["flash", &image, &inner.device, "--yes"]).expect(0);
 }
 
+/// An image that lies on the stick that is to be written (etcher 3357, rufus 362), by the ways that it is
+/// reached, and the reverse: a stick beside the one that the image lies on is not accused (etcher 3591, 3734, 4051).
+#[test]
+fn c02_an_image_on_the_stick_itself_and_on_its_neighbour() {
+    if !lab_has(&["losetup", "mount", "umount", "mkfs.ext4", "sfdisk"]) {
+        return;
+    }
+    let dir = target_folder();
+    let disk = put(dir.path(), "disk", &vec![0; 64 << 20]);
+    lab::partition(&disk, 512, "label: dos\nsize=40M\nsize=16M\n");
+    let stick = LoopDev::over(Path::new(&disk), &["-P"]);
+    let (one, two) = (stick.partition(1), stick.partition(2));
+    for part in [&one, &two] {
+        sh("mkfs.ext4", &["-q", part]);
+    }
+    let (first, second) = (Mount::new(&one, &[]), Mount::new(&two, &[]));
+    let image = disk_image(2 * MIB, 41);
+    let inside = put(&first.at, "ubuntu.iso", &image);
+    let deep = put(&second.at, "deep.img", &disk_image(4 * MIB, 42));
+    let link = dir.path().join("link.iso");
+    symlink(&inside, &link).unwrap();
+    // A filesystem in a file on the stick, with the image in it.
+    let inner_file = put(&second.at, "inner.fs", &vec![0; 8 << 20]);
+    let inner = LoopDev::over(Path::new(&inner_file), &[]);
+    sh("mkfs.ext4", &["-q", &inner.device]);
+    let inner_mount = Mount::new(&inner.device, &[]);
+    let inmost = put(&inner_mount.at, "inmost.img", &image);
+    let ways = [inside.as_str(), deep.as_str(), link.to_str().unwrap(), inmost.as_str()];
+    let before = lab::sha256sum(&stick.device);
+    for way in ways {
+        for more in
+            [&[][..], &["--unmount"], &["--unmount", "--force"], &["--unmount", "--changed-only"]]
+        {
+            let output = run(&[&["flash", way, &stick.device, "--yes"], more].concat()).expect(3);
+            output.says(&["it would overwrite its own source"]);
+        }
+    }
+    // What the run makes is no better there: it would be gone with the filesystem.
+    let plain = put(dir.path(), "plain", &image);
+    for option in ["--log", "--record"] {
+        let on = first.at.join("run.out");
+        let on = on.to_str().unwrap();
+        run(&["flash", &plain, &stick.device, "--yes", "--unmount", option, on]).expect(3);
+        assert!(!Path::new(on).exists());
+    }
+    assert_eq!(lab::sha256sum(&stick.device), before, "a refusal wrote to the stick");
+    // The neighbour of the same size and make.
+    let neighbour = LoopDev::new(64 * MIB);
+    for way in ways {
+        run(&["flash", way, &neighbour.device, "--yes"]).expect(0).says(&["every byte matches"]);
+    }
+}
+
 #[test]
 fn c03_targets_are_told_apart_before_the_first_write() {
     if !possible() {

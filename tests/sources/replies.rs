@@ -247,3 +247,154 @@ fn c18_a_download_that_is_killed_anywhere_is_continued_rightly() {
     println!("{moments} moments, {continued} continued where they were");
     assert!(continued * 2 >= moments, "{continued} of {moments}");
 }
+
+/// What a server of a report answers to the `number`th request.
+type Answer = fn(&crate::server::Request, &Arc<Vec<u8>>) -> Reply;
+
+/// Servers that made other programs join wrong parts, end early or give up, as their users reported it, each
+/// for a new file, for a part that is there, and for several connections: the file is whole with exit code 0,
+/// or there is none.
+#[test]
+fn c17_c18_the_reports_of_other_programs() {
+    let reports: &[(&str, Answer, [i32; 3])] = &[
+        // The part that was asked for comes with the status of the whole.
+        (
+            "modelscope_hub 50",
+            |request, body| {
+                let good = Reply::good(request, body, TAG);
+                Reply { status: 200, ..good }
+            },
+            [0, 0, 0],
+        ),
+        // A cache begins at a border of its blocks, before what was asked for.
+        (
+            "httrack 198",
+            |request, body| {
+                let good = Reply::good(request, body, TAG);
+                let (from, to) = (good.from & !0x7fff, good.to);
+                if good.status == 206 { good.part(from, to) } else { good }
+            },
+            [0, 0, 0],
+        ),
+        // Ranges are ignored where packed replies are accepted.
+        (
+            "huggingface_hub 3778",
+            |request, body| {
+                let packed =
+                    request.fields.get("accept-encoding").is_some_and(|e| e.contains("gzip"));
+                if packed { Reply::whole(body) } else { Reply::good(request, body, TAG) }
+            },
+            [0, 0, 0],
+        ),
+        // A range is forgotten as soon as If-Range has a tag.
+        (
+            "aria2-next 43",
+            |request, body| {
+                if request.fields.contains_key("if-range") {
+                    Reply::whole(body).with("ETag", TAG)
+                } else {
+                    Reply::good(request, body, TAG)
+                }
+            },
+            [0, 0, 0],
+        ),
+        // The whole under the status of a part.
+        (
+            "duo-updater 225, whole",
+            |request, body| {
+                let whole = Reply::whole(body).with("ETag", TAG);
+                if request.range().is_some() { whole.part(0, body.len()) } else { whole }
+            },
+            [0, 0, 0],
+        ),
+        // Less than was asked for, and the connection ends as if all were well.
+        (
+            "duo-updater 225, less",
+            |request, body| {
+                let good = Reply::good(request, body, TAG);
+                let (from, to) = (good.from, good.to);
+                if good.status == 206 { good.part(from, to.min(from + (8 << 20))) } else { good }
+            },
+            [0, 0, 0],
+        ),
+        // Every node of a network names the same file otherwise.
+        (
+            "ranger 10",
+            |request, body| {
+                let tag = format!("\"node-{}\"", request.number % 2);
+                Reply::good(request, body, &tag)
+            },
+            [0, 0, 0],
+        ),
+        // A range that is not looked at, as with file systems behind a gateway.
+        ("rustup 4710", |_, body| Reply::whole(body), [0, 0, 0]),
+        // Weak tags, and a range for whoever names one.
+        ("zealphp 362", |request, body| Reply::good(request, body, "W/\"5f-3\""), [0, 0, 0]),
+        // Packed on the way although nobody asked for it.
+        (
+            "httpie 1642",
+            |request, body| Reply::good(request, body, TAG).with("Content-Encoding", "gzip"),
+            [1, 1, 1],
+        ),
+    ];
+    let body = image(34 * MIB, 19);
+    let mut runs = 0;
+    for (name, answer, codes) in reports {
+        for (way, code) in ["new", "part", "connections"].into_iter().zip(codes) {
+            let home = folder();
+            if way == "part" {
+                drop(partial(home.path(), &body, 700_000));
+            }
+            let (copy, answer) = (Arc::clone(&body), *answer);
+            let server = Server::start(move |request| answer(request, &copy));
+            let more: &[&str] = if way == "connections" { &["--connections", "4"] } else { &[] };
+            let output = download(home.path(), &server.url("/x.img"), more);
+            assert_eq!(output.code, *code, "{name}, {way}: {output}");
+            if output.code == 0 {
+                is_whole(home.path(), &body);
+            } else {
+                assert!(!home.path().join("out.img").exists(), "{name}, {way}");
+            }
+            runs += 1;
+        }
+    }
+    println!("{runs} runs against servers that were reported");
+    assert_eq!(runs, reports.len() * 3);
+}
+
+/// A file whose replacement is served under the old name: no date and no tag of two versions is joined, even
+/// where the server does not look at `If-Range` (Dormice 86); and a file without a byte is one.
+#[test]
+fn c17_c18_a_file_that_was_replaced_and_one_without_a_byte() {
+    let (old, new) = (image(2 * MIB, 191), image(2 * MIB, 192));
+    for (field, before, after) in [
+        ("ETag", "\"1\"", "\"2\""),
+        ("Last-Modified", "Tue, 01 Dec 2026 00:00:00 GMT", "Tue, 01 Dec 2026 00:00:09 GMT"),
+    ] {
+        let home = folder();
+        let (first, second) = (Arc::clone(&old), Arc::clone(&new));
+        let server = Server::start(move |request| {
+            let begun = Reply::whole(&first).with(field, before).with("Accept-Ranges", "bytes");
+            match (request.number, request.range()) {
+                (0, _) => begun.cut_after(900_000),
+                (_, Some((from, _))) => {
+                    Reply::whole(&second).part(from, second.len()).with(field, after)
+                }
+                _ => Reply::whole(&second).with(field, after),
+            }
+        });
+        download(home.path(), &server.url("/x.img"), &[]).expect(0);
+        is_whole(home.path(), &new);
+    }
+    let home = folder();
+    let server = Server::start(|request| {
+        let empty = Arc::new(Vec::new());
+        if request.range().is_some() {
+            return Reply::status(416).with("Content-Range", "bytes */0");
+        }
+        Reply::whole(&empty).with("ETag", TAG)
+    });
+    let output = download(home.path(), &server.url("/x.img"), &["--connections", "4"]);
+    assert!(output.code != 0 || fs::metadata(home.path().join("out.img")).unwrap().len() == 0);
+    println!("a file without a byte: {} {}", output.code, output.text());
+}

@@ -25,7 +25,7 @@ use nix::fcntl::{
 };
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::sys::statfs::fstatfs;
+use nix::sys::statfs::{fstatfs, statfs};
 use nix::unistd::{
     AccessFlags, Gid, Uid, UnlinkatFlags, faccessat, linkat, setfsgid, setfsuid, unlinkat,
 };
@@ -127,6 +127,14 @@ impl Invoker {
         let private = self.home.as_ref().is_some_and(|home| path.starts_with(home));
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(if private { 0o700 } else { 0o777 });
+        let there = path.ancestors().find(|at| at.is_dir()).unwrap_or_else(|| Path::new("."));
+        // One that is made among devices and settings is a switch as well.
+        if there != path
+            && let Ok(kind) = statfs(there)
+        {
+            outputs::may_hold_files(&outputs::real(there), kind.filesystem_type().0)
+                .map_err(|e| failed("make the folder", path, e))?;
+        }
         self.with_their_rights(|| builder.create(path))
             .map_err(|e| Error::io(format!("cannot make the folder {}", printable_path(path)), e))
     }

@@ -119,7 +119,7 @@ pub fn download(
         Some(Err(why)) => tell(Told::FromZero { why: format!("what is there is left: {why}") }),
         None => {}
     }
-    let (mut changes, mut losses) = (0, 1);
+    let (mut changes, mut losses, mut connections) = (0, 1, job.connections);
     loop {
         let broken = match try_.run(job, &part, cancel, tell) {
             Ok(fetched) => return Ok(fetched),
@@ -129,6 +129,10 @@ pub fn download(
             // What is there belongs to a file that is gone from the server, or may.
             Broken::Anew(error) if changes == 0 => {
                 changes += 1;
+                // Where each node of a network names the file otherwise, one connection meets one of them.
+                if try_.state.pieces.len() > 1 {
+                    connections = 1;
+                }
                 error.message()
             }
             Broken::Lost(error) if losses < try_.urls.len() => {
@@ -151,7 +155,7 @@ pub fn download(
         };
         tell(Told::FromZero { why });
         try_.state = State::new(mark(&try_.urls[0]));
-        (try_.connections, try_.whole) = (job.connections, false);
+        (try_.connections, try_.whole) = (connections, false);
     }
 }
 

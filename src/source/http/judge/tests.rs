@@ -156,7 +156,8 @@ fn meant(head: &Head) -> Option<(u64, Option<u64>, Option<u64>)> {
 /// Whether this reply may be put beside what is there, by a rule that does not look at the code.
 fn may_be_taken(asked: &Asked, head: &Head) -> bool {
     let Some((first, bytes, total)) = meant(head) else { return false };
-    if head.status == 206 && !asked.ranged {
+    // Where the whole was asked for, only the whole is taken.
+    if head.status == 206 && !asked.ranged && (first > 0 || total.is_none() || total != bytes) {
         return false;
     }
     if first > asked.offset
