@@ -43,6 +43,16 @@ impl Kind {
         Self::Regression,
     ];
 
+    /// What several failures have in common; a signal before everything; else "could not complete".
+    /// `None` where nothing failed.
+    pub fn of_all(kinds: impl Iterator<Item = Self> + Clone) -> Option<Self> {
+        let signal = kinds.clone().find(|kind| matches!(kind, Self::Cancelled(_)));
+        let mut kinds = kinds;
+        let first = kinds.next()?;
+        let common = if kinds.all(|kind| kind == first) { first } else { Self::Io };
+        Some(signal.unwrap_or(common))
+    }
+
     /// The process' exit code. Success is 0; a signal N ends as the shell shows it, 128 + N.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -209,6 +219,22 @@ impl<T> Context<T> for nix::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_exit_code_says_what_all_failures_have_in_common() {
+        for (kinds, code) in [
+            (vec![], None),
+            (vec![Kind::MediaMismatch, Kind::MediaMismatch], Some(5)),
+            (vec![Kind::MediaMismatch, Kind::Io], Some(1)),
+            (vec![Kind::Io, Kind::MediaMismatch], Some(1)),
+            (vec![Kind::Refused, Kind::MediaMismatch], Some(1)),
+            (vec![Kind::MediaMismatch, Kind::Cancelled(2), Kind::Io], Some(130)),
+            (vec![Kind::Refused], Some(3)),
+        ] {
+            let of_all = Kind::of_all(kinds.iter().copied());
+            assert_eq!(of_all.map(Kind::exit_code), code, "{kinds:?}");
+        }
+    }
 
     #[test]
     fn an_error_says_what_where_why_and_what_to_try() {

@@ -1,7 +1,6 @@
 //! `bench`: measures targets, one run and one record for each target and round.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -9,13 +8,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::args::{Bench, EngineWord, Output, ProfileWord};
+use super::call::Call;
+use super::claim::{Claim, Claimed};
+use super::exit;
+use super::medium;
 use super::open::{Opened, Target, Wish, ask, resolve};
 use super::outputs::Outputs;
-use super::session::{Session, never_began};
+use super::session::Session;
 use super::usage;
 use crate::bench::profile::{Wishes, steps, will_write, written};
 use crate::bench::{Engine, Plan, Profile, Step, boot, trace};
-use crate::cancel::CancelToken;
 use crate::device::BlockDevice;
 use crate::device::look::Look;
 use crate::device::policy::Purpose;
@@ -30,35 +32,28 @@ use crate::source::file::FileSource;
 use crate::text::{printable, printable_path};
 use crate::time::wall_clock_nanos;
 use crate::ui;
-use crate::ui::devices::{Verdict, detail, link_warning};
+use crate::ui::devices::link_warning;
 use crate::units::{Bytes, spoken};
 
 /// What the person notes: name and value.
 type Labels = BTreeMap<String, String>;
 
-pub(super) fn run(args: &Bench, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
-    let approved = approved(args, cancel);
-    let (mut targets, labels) = match approved {
-        Ok(approved) => approved,
-        Err(error) => return never_began(words, &args.output, error),
-    };
+pub(super) fn run(args: &Bench, call: &Call) -> Result<ExitCode> {
+    let (mut targets, labels) = approved(args, call)?;
     let runs = targets.len() * usize::try_from(args.repeat).unwrap_or(1);
-    let (mut worst, mut left) = (ExitCode::SUCCESS, runs);
+    let (mut failed, mut left) = (Vec::new(), runs);
     // A round robin: heat and caches of one have time to calm down while the others work.
     for round in 1..=args.repeat {
         for target in &mut targets {
-            cancel.check()?;
+            call.cancel.check()?;
             left -= 1;
             let mut output = output(args, target.as_ref(), round, runs)?;
             // One job for the person who waits.
             output.screen.notify &= left == 0;
-            let measured = measure(args, target, round, (words, cancel, output, &labels))?;
-            if measured != ExitCode::SUCCESS {
-                worst = measured;
-            }
+            failed.extend(measure(args, target, round, (&call.with(output), &labels))?);
         }
     }
-    Ok(worst)
+    Ok(Kind::of_all(failed.iter().copied()).map_or(ExitCode::SUCCESS, exit))
 }
 
 fn profile(args: &Bench) -> Profile {
@@ -94,7 +89,7 @@ fn wishes(args: &Bench) -> Wishes {
 }
 
 /// All targets are judged and asked about before the first is touched.
-fn approved(args: &Bench, cancel: &CancelToken) -> Result<(Vec<Option<Target>>, Labels)> {
+fn approved(args: &Bench, call: &Call) -> Result<(Vec<Option<Target>>, Labels)> {
     let profile = profile(args);
     if profile.destroys() && !args.destructive {
         return Err(usage(format!(
@@ -113,7 +108,7 @@ fn approved(args: &Bench, cancel: &CancelToken) -> Result<(Vec<Option<Target>>, 
     for word in &args.targets {
         let target = resolve(word, &wish)?;
         if profile.writes() {
-            ask(&question(args, &target), &target, &args.gate, false, cancel)?;
+            ask(&question(args, &target), &target, &args.gate, false, call)?;
         }
         targets.push(Some(target));
     }
@@ -160,10 +155,7 @@ fn labels(args: &Bench) -> Result<Labels> {
 
 fn question(args: &Bench, target: &Target) -> String {
     let facts = target.facts();
-    let mut text = match target {
-        Target::Block(_) => detail(&facts, &Verdict::of(&facts)),
-        Target::File(_) | Target::Sim(_) => format!("{} ({})\n", target.name(), Bytes(facts.size)),
-    };
+    let mut text = medium::in_words(target);
     // A String takes every write.
     if profile(args).destroys() {
         writeln!(text, "Everything on it will be lost: it is overwritten to be measured.").ok();
@@ -195,36 +187,24 @@ fn output(args: &Bench, target: Option<&Target>, round: u32, runs: usize) -> Res
     Ok(output)
 }
 
-/// One run on one target.
+/// One run on one target; how it failed.
 fn measure(
     args: &Bench,
     slot: &mut Option<Target>,
     round: u32,
-    (words, cancel, output, labels): (&[OsString], &CancelToken, Output, &Labels),
-) -> Result<ExitCode> {
+    (call, labels): (&Call, &Labels),
+) -> Result<Option<Kind>> {
     let wish = wish(args);
     let target = slot.take().ok_or_else(|| usage("a target was lost on the way"))?;
     let unmount = args.gate.unmount && profile(args).writes();
-    let (target, _) = target.freed(&wish, unmount)?;
-    let opened = target.open(purpose(args), words)?;
-    let prepared = plan(args, &target, &opened, round);
-    let (plan, bench) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return never_began(words, &output, error),
-    };
+    let claim = Claim { unmount, ..Claim::new(&wish, call) };
+    let Claimed { target, opened, .. } = claim.of(target)?;
+    let (plan, bench) = plan(args, &target, &opened, round)?;
     let device = &*opened.device;
-    let session = Session::start(
-        "bench",
-        words,
-        output,
-        opened.clock.clone(),
-        (cancel.clone(), target.name()),
-    )?;
+    let session = Session::start("bench", call, &opened.clock, target.name())?;
+    medium::describe(&session, &target, device);
     session.edit(|record| {
-        let facts = target.facts();
-        record.conditions.max_request = System::host().max_request(facts.rdev);
-        record.device = Some(facts);
-        record.geometry = Some(device.geometry().clone());
+        record.conditions.max_request = System::host().max_request(target.facts().rdev);
         record.bench = Some(bench);
         record.labels.clone_from(labels);
     });
@@ -233,13 +213,13 @@ fn measure(
     }
     let done = crate::bench::run(device, &plan, &session.cx);
     if plan.destroys {
-        device.reread_partitions().ok();
+        medium::reread_partition_table(device, &session);
     }
     let done = done.map(|()| format!("{} measured", target.name()));
-    let code = session.end(&done);
+    let failed = session.say_how_it_ended(&done);
     drop(opened);
     *slot = Some(target);
-    Ok(code)
+    Ok(failed)
 }
 
 fn plan(

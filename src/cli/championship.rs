@@ -1,18 +1,17 @@
 //! `demo --championship`: five events on models of seven sticks, in simulated time. What comes out
 //! are ordinary records, compared by the ordinary report: a newcomer sees what it finds.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::{Demo, Output};
+use super::call::Call;
 use super::open::Target;
 use super::outputs::Outputs;
 use super::session::Session;
 use crate::bench::profile::{Wishes, steps, written};
 use crate::bench::{Plan, Profile};
-use crate::cancel::CancelToken;
 use crate::device::sim;
 use crate::error::{Error, Kind, Result};
 use crate::host::invoker::Invoker;
@@ -21,7 +20,7 @@ use crate::report::html::Options;
 use crate::report::record;
 use crate::report::table::text;
 use crate::text::printable_path;
-use crate::time::SimClock;
+use crate::time::{Clock, SimClock};
 use crate::ui;
 
 /// An event: the writes and reads of an image are two events of one run.
@@ -71,7 +70,7 @@ const EVENTS: [Event; 3] = [
     },
 ];
 
-pub(super) fn run(args: &Demo, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Demo, call: &Call) -> Result<ExitCode> {
     let folder = &args.to;
     Invoker::current().create_dir_all(folder)?;
     let made = EVENTS.iter().flat_map(|event| {
@@ -82,9 +81,9 @@ pub(super) fn run(args: &Demo, words: &[OsString], cancel: &CancelToken) -> Resu
     for event in &EVENTS {
         let mut records = Vec::new();
         for model in event.models {
-            cancel.check()?;
+            call.cancel.check()?;
             let path = event.record(folder, model);
-            let code = measure(model, event.profile, &path, (words, cancel))?;
+            let code = measure(model, event.profile, &path, call)?;
             if code != ExitCode::SUCCESS {
                 return Ok(code);
             }
@@ -103,12 +102,7 @@ pub(super) fn run(args: &Demo, words: &[OsString], cancel: &CancelToken) -> Resu
 }
 
 /// One run of a model; its record goes to `path`.
-fn measure(
-    model: &str,
-    profile: Profile,
-    path: &Path,
-    (words, cancel): (&[OsString], &CancelToken),
-) -> Result<ExitCode> {
+fn measure(model: &str, profile: Profile, path: &Path, call: &Call) -> Result<ExitCode> {
     let internal = |why: String| Error::new(Kind::Internal, format!("sim:{model}: {why}"));
     let spec = sim::spec::parse(model).map_err(internal)?;
     let clock = Arc::new(SimClock::default());
@@ -119,7 +113,8 @@ fn measure(
     let size = device.geometry().size;
     let target = Target::Sim(Box::new(spec));
     let output = Output { record: Some(path.to_owned()), quiet: true, ..Output::default() };
-    let session = Session::start("bench", words, output, clock, (cancel.clone(), target.name()))?;
+    let clock: Arc<dyn Clock> = clock;
+    let session = Session::start("bench", &call.with(output), &clock, target.name())?;
     session.edit(|record| {
         record.device = Some(target.facts());
         record.geometry = Some(device.geometry().clone());

@@ -2,27 +2,27 @@
 //! target, and opened for reading alone; what is written is judged, asked about, written and read
 //! back as by `flash`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueHint};
-
-use super::args::{DiscardWhen, Gate, Output, Tuning};
+use super::args::{CloneArgs, DiscardWhen};
+use super::call::Call;
+use super::claim::{Claim, Claimed};
 use super::clone_file;
-use super::flash::{eject, plan_word, see_partitions, spans};
+use super::flash::{plan_word, spans};
 use super::labels;
-use super::open::{Opened, Target, Wish, ask, locate, resolve, transfer, usual_block};
+use super::medium;
+use super::open::{Opened, Target, Wish, locate, resolve, transfer, usual_block};
 use super::outputs::Outputs;
 use super::remote::with_suffix;
 use super::rootless;
-use super::session::{Session, never_began};
+use super::session::Session;
 use super::usage;
 use super::windows::seed;
-use crate::cancel::CancelToken;
 use crate::clone::plan::{self, Plan};
 use crate::clone::source::DeviceImage;
 use crate::clone::table;
@@ -51,52 +51,6 @@ use crate::units::Bytes;
 /// How long `--discard auto` may take.
 const DISCARD: Duration = Duration::from_secs(60);
 
-#[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
-pub(crate) struct CloneArgs {
-    /// Block device that is copied (any name of it); it must not be mounted
-    #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
-    pub(crate) source: OsString,
-    /// Block device, sim:SIZE,..., or a file that is made: NAME.img, or NAME.img.zst, which is compressed
-    /// and has a block map beside it
-    #[arg(value_name = "TARGET|FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) target: Option<OsString>,
-    /// Give disk and partitions of the copy new identifiers, and name them in its cmdline.txt and
-    /// etc/fstab (Raspberry Pi)
-    #[arg(long)]
-    pub(crate) new_ids: bool,
-    /// Leave out the blocks that FAT and ext filesystems declare free; everything else is copied
-    #[arg(long)]
-    pub(crate) used: bool,
-    /// Copy a mounted source: hold up whoever writes to its filesystems while it is read (FIFREEZE)
-    #[arg(long)]
-    pub(crate) freeze: bool,
-    /// On a larger target leave the backup of a GPT where it is on the source
-    #[arg(long)]
-    pub(crate) keep_table: bool,
-    /// Replace FILE when it exists
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-    /// Give the target's blocks back before the write
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
-    pub(crate) discard: DiscardWhen,
-    /// Do not read back; the result is then not proven
-    #[arg(long)]
-    pub(crate) no_verify: bool,
-    /// Eject and power down the target when all is well
-    #[arg(long)]
-    pub(crate) eject: bool,
-    /// Print what would be done, and do nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) gate: Gate,
-    #[command(flatten)]
-    pub(crate) tuning: Tuning,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
 /// The source, judged and opened for reading.
 pub(super) struct Source {
     approved: Approved,
@@ -105,8 +59,8 @@ pub(super) struct Source {
 }
 
 /// Everything is decided; only the person has not answered yet.
-struct Job {
-    args: CloneArgs,
+struct Job<'a> {
+    args: &'a CloneArgs,
     source: Source,
     info: ImageInfo,
     plan: Plan,
@@ -114,24 +68,16 @@ struct Job {
     warnings: Vec<String>,
 }
 
-pub(super) fn run(args: CloneArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let output = args.output.clone();
-    match begin(args, words, cancel) {
-        Ok(code) => Ok(code),
-        Err(error) => never_began(words, &output, error),
-    }
-}
-
-fn begin(args: CloneArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &CloneArgs, call: &Call) -> Result<ExitCode> {
     let Some(word) = args.target.clone() else {
         return Err(usage("no TARGET was given, and none is ever chosen for you").hint(
             "`mediawriter devices` lists the disks; then: mediawriter clone /dev/sdX /dev/sdY",
         ));
     };
-    outputs(&args, &word)?.check()?;
-    let source = Source::open(&args, words)?;
+    outputs(args, &word)?.check()?;
+    let source = Source::open(args, call)?;
     if is_file(&word)? {
-        return clone_file::run(args, source, Path::new(&word), words, cancel);
+        return clone_file::run(args, source, Path::new(&word), call);
     }
     if args.overwrite {
         return Err(usage("--overwrite is for a FILE; TARGET is a device"));
@@ -141,8 +87,8 @@ fn begin(args: CloneArgs, words: &[OsString], cancel: CancelToken) -> Result<Exi
         ui::print(&format!("{}\nDry run: nothing was written.\n", job.question()));
         return Ok(ExitCode::SUCCESS);
     }
-    let (job, opened) = job.approved(words, &cancel)?;
-    job.run(&opened, words, cancel)
+    let (job, opened) = job.claimed(call)?;
+    job.run(&opened, call)
 }
 
 /// What the run makes: into a file, that file, its part and its map.
@@ -167,7 +113,7 @@ fn is_file(word: &OsStr) -> Result<bool> {
 }
 
 impl Source {
-    fn open(args: &CloneArgs, words: &[OsString]) -> Result<Self> {
+    fn open(args: &CloneArgs, call: &Call) -> Result<Self> {
         let (system, path) = (System::host(), Path::new(&args.source));
         let name = printable_path(path);
         match check_path(&system, path)? {
@@ -183,7 +129,7 @@ impl Source {
         }
         let approved = judge(&system, path, args.freeze)?;
         let at = system.storage(path)?;
-        let open = |path: &Path, access, flags| rootless::open(path, access, flags, words);
+        let open = |path: &Path, access, flags| rootless::open(path, access, flags, &call.words);
         let device = LinuxDevice::open_by(&approved, system, &open)?;
         Ok(Self { approved, at, device: Arc::new(device) })
     }
@@ -342,13 +288,13 @@ fn judge(system: &System, path: &Path, freeze: bool) -> Result<Approved> {
     approve(facts, &rules).map_err(|refusals| policy::report("copy", &node, &refusals))
 }
 
-impl Job {
-    fn prepare(args: CloneArgs, source: Source, word: &OsStr) -> Result<Self> {
-        let target = resolve(word, &wish(&args, &source))?;
+impl<'a> Job<'a> {
+    fn prepare(args: &'a CloneArgs, source: Source, word: &OsStr) -> Result<Self> {
+        let target = resolve(word, &wish(args, &source))?;
         if let Target::Block(approved) = &target {
-            source.apart(&args, &[&approved.facts().path])?;
+            source.apart(args, &[&approved.facts().path])?;
         }
-        let (info, plan) = source.planned(&args, Some(target.facts().size))?;
+        let (info, plan) = source.planned(args, Some(target.facts().size))?;
         let mut warnings = Vec::new();
         if let Some(conflict) = sector_size_conflict(&info, target.sector()) {
             if conflict.degree == Degree::Conflict && !args.gate.force {
@@ -366,13 +312,7 @@ impl Job {
     fn question(&self) -> String {
         let mut text = self.source.in_words(&self.info, &self.plan);
         match &self.target {
-            Target::Block(_) => {
-                let mut facts = self.target.facts();
-                labels::fill(&mut facts);
-                text.push_str("Target   everything on it will be lost:\n");
-                let shown = detail(&facts, &DeviceVerdict::of(&facts));
-                text.extend(shown.lines().map(|line| format!("         {line}\n")));
-            }
+            Target::Block(_) => text += &medium::to_be_lost(&self.target),
             Target::File(_) | Target::Sim(_) => {
                 let size = Bytes(self.target.facts().size);
                 // A String takes every write.
@@ -400,31 +340,23 @@ impl Job {
         }
     }
 
-    /// Asks, unmounts, judges again, opens.
-    fn approved(mut self, words: &[OsString], cancel: &CancelToken) -> Result<(Self, Opened)> {
-        ask(&self.question(), &self.target, &self.args.gate, false, cancel)?;
-        let wish = wish(&self.args, &self.source);
-        let (target, unmounted) = self.target.freed(&wish, self.args.gate.unmount)?;
-        let unmounted = unmounted.iter().map(|at| format!("unmounted {}", printable_path(at)));
+    fn claimed(mut self, call: &Call) -> Result<(Self, Opened)> {
+        let wish = wish(self.args, &self.source);
+        let question = Some(self.question());
+        let claim = Claim { question, unmount: self.args.gate.unmount, ..Claim::new(&wish, call) };
+        let Claimed { target, opened, unmounted } = claim.of(self.target)?;
         self.warnings.extend(unmounted);
-        let opened = target.open(Purpose::Write, words)?;
         self.target = target;
         Ok((self, opened))
     }
 
-    fn run(self, opened: &Opened, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    fn run(self, opened: &Opened, call: &Call) -> Result<ExitCode> {
         let device = &*opened.device;
         let simulated = self.target.is_simulated();
         let transfer = transfer(&self.args.tuning, device.geometry(), simulated, usual_block(0))?;
-        let session = Session::start(
-            "clone",
-            words,
-            self.args.output.clone(),
-            opened.clock.clone(),
-            (cancel, self.target.name()),
-        )?;
+        let session = Session::start("clone", call, &opened.clock, self.target.name())?;
         let size = Some(self.target.facts().size);
-        let image = match self.source.image(&self.args, (&self.plan, size), &session) {
+        let image = match self.source.image(self.args, (&self.plan, size), &session) {
             Ok(image) => image,
             Err(error) => return Ok(session.end(&Err(error))),
         };
@@ -442,7 +374,7 @@ impl Job {
         let done = flash(&image, device, &plan, &find, &session.cx);
         // After a failure too, before anything else.
         image.thaw();
-        see_partitions(device, &session);
+        medium::reread_partition_table(device, &session);
         let done = done.and_then(|flashed| self.finish(flashed, &image, device, &session));
         let done = self.source.still_as_it_was(done);
         Ok(session.end(&done))
@@ -454,9 +386,8 @@ impl Job {
         device: &dyn BlockDevice,
         (plan, image): (&FlashPlan, &DeviceImage),
     ) {
+        medium::describe(session, &self.target, device);
         session.edit(|record| {
-            record.device = Some(self.target.facts());
-            record.geometry = Some(device.geometry().clone());
             record.source = Some(self.source.record(&self.plan));
             record.mapped = image.mapped().map(|ranges| spans(&ranges)).unwrap_or_default();
             record.settings = Some(Settings {
@@ -482,7 +413,7 @@ impl Job {
         let bytes = Bytes(image.mapped().map_or(bytes, |ranges| ranges::mapped(&ranges)));
         session.edit(|record| record.chunk_map = Some(map));
         if self.args.eject {
-            eject(device, &self.target.facts(), session);
+            medium::eject(device, &self.target.facts(), session);
         }
         let name = self.source.name();
         match media {

@@ -1,18 +1,20 @@
 //! `clone` into a file: NAME.img as it is, NAME.img.zst compressed and with a block map. The file has
 //! its name only when it is whole and was read back.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::clone::{CloneArgs, Source};
+use super::args::CloneArgs;
+use super::call::Call;
+use super::clone::Source;
+use super::medium;
 use super::open::{locate, transfer, usual_block};
 use super::remote::with_suffix;
 use super::session::Session;
 use super::usage;
-use crate::cancel::CancelToken;
 use crate::clone::bmap;
 use crate::clone::plan::Plan;
 use crate::clone::source::DeviceImage;
@@ -28,7 +30,7 @@ use crate::host::invoker::{CreateMode, Invoker};
 use crate::image::ImageInfo;
 use crate::source::Published;
 use crate::text::printable_path;
-use crate::time::SystemClock;
+use crate::time::{Clock, SystemClock};
 use crate::ui;
 use crate::units::Bytes;
 
@@ -36,8 +38,8 @@ use crate::units::Bytes;
 const OTHER: [&str; 8] = ["xz", "gz", "bz2", "lz4", "zip", "7z", "lzma", "bmap"];
 
 /// Everything is decided.
-struct Job {
-    args: CloneArgs,
+struct Job<'a> {
+    args: &'a CloneArgs,
     source: Source,
     info: ImageInfo,
     plan: Plan,
@@ -62,19 +64,13 @@ impl Drop for Part {
     }
 }
 
-pub(super) fn run(
-    args: CloneArgs,
-    source: Source,
-    path: &Path,
-    words: &[OsString],
-    cancel: CancelToken,
-) -> Result<ExitCode> {
+pub(super) fn run(args: &CloneArgs, source: Source, path: &Path, call: &Call) -> Result<ExitCode> {
     let job = Job::prepare(args, source, path)?;
     if job.args.dry_run {
         ui::print(&format!("{}\nDry run: nothing was written.\n", job.in_words()));
         return Ok(ExitCode::SUCCESS);
     }
-    job.run(words, cancel)
+    job.run(call)
 }
 
 /// Where the block map of a compressed file goes.
@@ -83,8 +79,8 @@ pub(super) fn map(path: &Path) -> Option<PathBuf> {
     ending.eq_ignore_ascii_case("zst").then(|| path.with_extension("bmap"))
 }
 
-impl Job {
-    fn prepare(args: CloneArgs, source: Source, path: &Path) -> Result<Self> {
+impl<'a> Job<'a> {
+    fn prepare(args: &'a CloneArgs, source: Source, path: &Path) -> Result<Self> {
         if args.eject || args.gate.unmount || args.gate.force {
             return Err(usage("--eject, --unmount and --force are for devices; TARGET is a file"));
         }
@@ -100,8 +96,8 @@ impl Job {
                     .hint("choose another name, or give --overwrite"));
             }
         }
-        source.apart(&args, &[path])?;
-        let (info, plan) = source.planned(&args, None)?;
+        source.apart(args, &[path])?;
+        let (info, plan) = source.planned(args, None)?;
         let warnings = room(path, source.size(), map.is_some()).into_iter().collect();
         Ok(Self { args, source, info, plan, path: path.to_owned(), map, warnings })
     }
@@ -118,17 +114,12 @@ impl Job {
         text
     }
 
-    fn run(self, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+    fn run(self, call: &Call) -> Result<ExitCode> {
         if !self.args.output.quiet && !self.args.output.json {
             ui::talk(self.in_words().trim_end());
         }
-        let session = Session::start(
-            "clone",
-            words,
-            self.args.output.clone(),
-            Arc::new(SystemClock::start()),
-            (cancel, printable_path(&self.path)),
-        )?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let session = Session::start("clone", call, &clock, printable_path(&self.path))?;
         let done = self.work(&session);
         let done = self.source.still_as_it_was(done);
         Ok(session.end(&done))
@@ -139,7 +130,7 @@ impl Job {
             session.cx.events.warn("before-write", warning.clone());
         }
         session.edit(|record| record.source = Some(self.source.record(&self.plan)));
-        let image = self.source.image(&self.args, (&self.plan, None), session)?;
+        let image = self.source.image(self.args, (&self.plan, None), session)?;
         let part = Part { path: with_suffix(&self.path, ".part"), invoker: Invoker::current() };
         match &self.map {
             Some(map) => self.compressed(&image, &part, map, session),
@@ -207,6 +198,7 @@ impl Job {
             discard: DiscardMode::Never,
         };
         session.edit(|record| record.geometry = Some(device.geometry().clone()));
+        medium::warn_without_direct_io(session, &device, &name);
         let find = |span: Span| locate(&self.info, span);
         let flashed = flash(image, &device, &plan, &find, &session.cx)?;
         drop(device);

@@ -1,10 +1,14 @@
 //! Completions for shells, made of the tree of the command line. Bash and zsh fall back to files
 //! where the tree knows nothing, so names below /dev are completed as well.
 
+use std::process::ExitCode;
+
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::args::{Cli, ShellWord};
+use super::args::{Cli, Completions, ShellWord};
+use super::call::Call;
+use crate::error::Result;
 use crate::ui;
 
 /// What a shell has to read.
@@ -19,10 +23,12 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-pub(super) fn run(shell: ShellWord) {
-    ui::print(&script(match shell {
+#[expect(clippy::unnecessary_wraps, reason = "all commands are called alike")]
+pub(super) fn run(args: &Completions, _call: &Call) -> Result<ExitCode> {
+    ui::print(&script(match args.shell {
         ShellWord::Bash => Shell::Bash,
         ShellWord::Zsh => Shell::Zsh,
         ShellWord::Fish => Shell::Fish,
     }));
+    Ok(ExitCode::SUCCESS)
 }

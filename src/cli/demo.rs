@@ -1,16 +1,16 @@
 //! `demo`: the main job without root and without hardware, on a file that stands for a stick.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::Demo;
+use super::call::Call;
 use super::championship;
+use super::medium;
 use super::open::{Target, locate};
 use super::outputs::Outputs;
 use super::session::Session;
-use crate::cancel::CancelToken;
 use crate::device::BlockDevice as _;
 use crate::device::file::FileDevice;
 use crate::device::handle::Access;
@@ -24,7 +24,7 @@ use crate::source::Published;
 use crate::source::Source as _;
 use crate::source::memory::MemorySource;
 use crate::text::{printable_path, shell_word};
-use crate::time::SystemClock;
+use crate::time::{Clock, SystemClock};
 use crate::ui;
 use crate::units::{Bytes, MIB};
 
@@ -34,9 +34,9 @@ const IMAGE: usize = 96 << 20;
 /// What the boot sector prints on the screen and the first serial port.
 const GREETING: &[u8] = b"Hello from the stick that mediawriter made.\r\n\0";
 
-pub(super) fn run(args: &Demo, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Demo, call: &Call) -> Result<ExitCode> {
     if args.championship {
-        return championship::run(args, words, &cancel);
+        return championship::run(args, call);
     }
     let (path, keep) = match &args.keep {
         Some(path) => (path.clone(), true),
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Demo, words: &[OsString], cancel: CancelToken) -> Resul
             Bytes(STICK)
         ));
     }
-    let code = write(args, &path, words, cancel);
+    let code = write(&path, call);
     if !keep {
         // It was made a moment ago, under a name of its own, by this process.
         std::fs::remove_file(&path).ok();
@@ -70,24 +70,17 @@ fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("mediawriter-demo-{}.img", std::process::id()))
 }
 
-fn write(
-    args: &Demo,
-    path: &std::path::Path,
-    words: &[OsString],
-    cancel: CancelToken,
-) -> Result<ExitCode> {
+fn write(path: &Path, call: &Call) -> Result<ExitCode> {
     let source = MemorySource::new("an image made for this demo", demo_image());
     let info = image::inspect(&*source.preview(), "demo")
         .map_err(|e| Error::io("cannot look at the image", e))?;
     let device = FileDevice::open(path, Access::Exclusive)?;
     let target = Target::File(path.to_owned());
-    let clock = Arc::new(SystemClock::start());
-    let session =
-        Session::start("demo", words, args.output.clone(), clock, (cancel, target.name()))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let session = Session::start("demo", call, &clock, target.name())?;
     let transfer = Transfer { block: 4 << 20, adapt: true, queue_depth: 2 };
+    medium::describe(&session, &target, &device);
     session.edit(|record| {
-        record.device = Some(target.facts());
-        record.geometry = Some(device.geometry().clone());
         record.source = Some(SourceFacts {
             name: source.info().name.clone(),
             kind: "memory".to_owned(),

@@ -1,19 +1,19 @@
 //! `discard`: gives blocks back, or says exactly why it cannot be done.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
-
-use super::args::{Gate, Output};
-use super::open::{Opened, Target, Wish, ask, resolve};
+use super::args::DiscardArgs;
+use super::call::Call;
+use super::claim::{Claim, Claimed};
+use super::medium;
+use super::open::{Target, Wish, resolve};
 use super::outputs::Outputs;
-use super::session::{Session, never_began};
+use super::session::Session;
+use super::trim;
 use super::usage;
-use crate::cancel::CancelToken;
 use crate::device::facts::Facts;
 use crate::device::linux::LinuxDevice;
 use crate::device::policy::{Purpose, approve};
@@ -26,58 +26,12 @@ use crate::flow::discard::{Plan, Samples, discard, sample};
 use crate::sys::sgio;
 use crate::text::{printable, printable_path, shell_word};
 use crate::ui;
-use crate::ui::devices::{Verdict, detail};
 use crate::units::Bytes;
 
-#[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
-pub(crate) struct DiscardArgs {
-    /// Block device, existing file, or sim:...
-    #[arg(value_name = "TARGET", required_unless_present = "trim", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) target: Option<OsString>,
-    /// Trim the free space of the filesystem whose mount point is PATH (FITRIM); of a disk: of all
-    /// that are mounted from it. No data is lost
-    #[arg(long, value_name = "PATH", conflicts_with = "target")]
-    pub(crate) trim: Option<PathBuf>,
-    /// First byte
-    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "trim")]
-    pub(crate) offset: Bytes,
-    /// Number of bytes [default: to the end]
-    #[arg(long, value_name = "SIZE", conflicts_with = "trim")]
-    pub(crate) length: Option<Bytes>,
-    /// Secure discard (BLKSECDISCARD), where the drive has it
-    #[arg(long, conflicts_with_all = ["zero", "trim"])]
-    pub(crate) secure: bool,
-    /// Zeros afterwards (BLKZEROOUT), by the drive or by writing them
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) zero: bool,
-    /// Read 64 places afterwards and say what they return
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) sample: bool,
-    /// Let the kernel use UNMAP on a drive that announces it though the kernel does not offer it
-    /// (writes provisioning_mode); read the risk that `discard` prints first
-    #[arg(long, conflicts_with = "trim")]
-    pub(crate) enable_unmap: bool,
-    #[command(flatten)]
-    pub(crate) gate: Gate,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-pub(super) fn run(args: &DiscardArgs, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let output = args.output.clone();
-    match approved(args, words, &cancel) {
-        Ok((target, opened, switched)) => work(args, &target, &opened, switched, (words, cancel)),
-        Err(error) => never_began(words, &output, error),
+pub(super) fn run(args: &DiscardArgs, call: &Call) -> Result<ExitCode> {
+    if let Some(path) = &args.trim {
+        return trim::run(path, &args.gate, call);
     }
-}
-
-/// Judges, explains, asks, opens.
-fn approved(
-    args: &DiscardArgs,
-    words: &[OsString],
-    cancel: &CancelToken,
-) -> Result<(Target, Opened, Option<Switched>)> {
     let word = args.target.clone().ok_or_else(|| usage("no TARGET was given"))?;
     let wish = Wish {
         purpose: Purpose::Discard,
@@ -93,14 +47,27 @@ fn approved(
         Target::Block(approved) if !args.zero => needs_switch(approved.facts(), args)?,
         Target::Block(_) | Target::File(_) | Target::Sim(_) => false,
     };
-    ask(&question(args, &target, switch), &target, &args.gate, false, cancel)?;
-    let (mut target, _) = target.freed(&wish, args.gate.unmount)?;
-    let switched = if switch { Switched::to_unmap(&target.facts())? } else { None };
-    if switched.is_some() {
-        target = target.freed(&wish, false)?.0;
+    let mut switched = None;
+    let mut prepare = |target: &Target| {
+        if switch {
+            switched = Switched::to_unmap(&target.facts())?;
+        }
+        Ok(())
+    };
+    let claimed = Claim {
+        question: Some(question(args, &target, switch)),
+        unmount: args.gate.unmount,
+        prepare: Some(&mut prepare),
+        ..Claim::new(&wish, call)
     }
-    let opened = target.open(Purpose::Discard, words)?;
-    Ok((target, opened, switched))
+    .of(target);
+    match claimed {
+        Ok(claimed) => work(args, &claimed, switched.as_ref(), call),
+        Err(error) => {
+            switched.iter().for_each(Switched::put_back);
+            Err(error)
+        }
+    }
 }
 
 /// The range that was asked for, on a device of `size` bytes.
@@ -158,11 +125,7 @@ fn ask_drive(facts: &Facts) -> Provisioning {
 }
 
 fn question(args: &DiscardArgs, target: &Target, switch: bool) -> String {
-    let facts = target.facts();
-    let what = match target {
-        Target::Block(_) => detail(&facts, &Verdict::of(&facts)),
-        Target::File(_) | Target::Sim(_) => format!("{} ({})\n", target.name(), Bytes(facts.size)),
-    };
+    let what = medium::in_words(target);
     let how = if args.zero {
         "overwritten with zeros"
     } else if args.secure {
@@ -180,12 +143,10 @@ fn question(args: &DiscardArgs, target: &Target, switch: bool) -> String {
     format!("{what}From byte {}, {length}: blocks are {how}.{switch}", args.offset.0)
 }
 
-/// A provisioning_mode that this run changed. Dropped, as after any failure, it puts back what was
-/// there before; a discard that worked keeps the new mode, so that later ones work too.
+/// A provisioning_mode that this run changed.
 struct Switched {
     file: PathBuf,
     before: String,
-    keep: bool,
 }
 
 impl Switched {
@@ -197,18 +158,19 @@ impl Switched {
             return Ok(None);
         };
         set_mode(file, "unmap")?;
-        Ok(Some(Self { file: file.clone(), before: before.clone(), keep: false }))
+        Ok(Some(Self { file: file.clone(), before: before.clone() }))
     }
-}
 
-impl Drop for Switched {
-    fn drop(&mut self) {
-        if self.keep {
-            let (file, mode) = (shell_word(&self.file.to_string_lossy()), shell_word(&self.before));
-            ui::talk(&format!(
-                "provisioning_mode stays unmap until the drive is unplugged; back: echo {mode} | sudo tee {file}"
-            ));
-        } else if let Err(error) = set_mode(&self.file, &self.before) {
+    fn keep(&self) {
+        let (file, mode) = (shell_word(&self.file.to_string_lossy()), shell_word(&self.before));
+        ui::talk(&format!(
+            "provisioning_mode stays unmap until the drive is unplugged; back: echo {mode} | sudo tee {file}"
+        ));
+    }
+
+    /// After any failure.
+    fn put_back(&self) {
+        if let Err(error) = set_mode(&self.file, &self.before) {
             ui::talk(&format!("warning: provisioning_mode could not be put back: {error}"));
         }
     }
@@ -226,29 +188,23 @@ fn set_mode(file: &Path, mode: &str) -> Result<()> {
 
 fn work(
     args: &DiscardArgs,
-    target: &Target,
-    opened: &Opened,
-    mut switched: Option<Switched>,
-    (words, cancel): (&[OsString], CancelToken),
+    claimed: &Claimed,
+    switched: Option<&Switched>,
+    call: &Call,
 ) -> Result<ExitCode> {
+    let Claimed { target, opened, .. } = claimed;
     let device = &*opened.device;
-    let session = Session::start(
-        "discard",
-        words,
-        args.output.clone(),
-        opened.clock.clone(),
-        (cancel, target.name()),
-    )?;
+    let session = Session::start("discard", call, &opened.clock, target.name())
+        .inspect_err(|_| switched.into_iter().for_each(Switched::put_back))?;
     session.edit(|record| {
         record.device = Some(target.facts());
         record.geometry = Some(device.geometry().clone());
     });
     let done = give_back(args, device, &session);
-    if let Some(switched) = &mut switched {
-        switched.keep = done.is_ok();
-    }
-    drop(switched);
-    device.reread_partitions().ok();
+    // A discard that worked keeps the new mode, so that later ones work too.
+    let then = if done.is_ok() { Switched::keep } else { Switched::put_back };
+    switched.into_iter().for_each(then);
+    medium::reread_partition_table(device, &session);
     Ok(session.end(&done))
 }
 

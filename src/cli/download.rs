@@ -1,6 +1,6 @@
 //! `download`: an image into the cache or a file, proven before it gets its name.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::args::{Download, Output};
+use super::args::Download;
+use super::call::Call;
 use super::images::{catalogue, meant};
 use super::outputs::Outputs;
 use super::remote::{Remote, with_suffix};
-use super::session::{Session, never_began};
+use super::session::Session;
 use super::source::Wanted;
 use super::usage;
 use crate::cancel::CancelToken;
@@ -29,22 +30,18 @@ use crate::source::http::cache::{Cache, Entry, Info};
 use crate::source::http::client::{file_name, shown};
 use crate::source::http::download::{Fetched, Job, SMALLEST_PIECE, forget, state_path};
 use crate::text::{printable, printable_path};
-use crate::time::SystemClock;
+use crate::time::{Clock, SystemClock};
 use crate::ui;
 use crate::units::Bytes;
 
-pub(super) fn run(args: &Download, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Download, call: &Call) -> Result<ExitCode> {
     let invoker = Invoker::current();
     if args.list || args.clean {
         let cache = Cache::of(&invoker)?;
         ui::print(&if args.clean { cleaned(&cache)? } else { listed(&cache) });
         return Ok(ExitCode::SUCCESS);
     }
-    let output: Output = args.output.clone();
-    match prepare(args, &invoker, &cancel) {
-        Ok(plan) => plan.work(args, words, cancel),
-        Err(error) => never_began(words, &output, error),
-    }
+    prepare(args, &invoker, &call.cancel)?.work(args, call)
 }
 
 fn listed(cache: &Cache<'_>) -> String {
@@ -119,17 +116,11 @@ fn prepare<'a>(args: &Download, invoker: &'a Invoker, cancel: &CancelToken) -> R
 }
 
 impl Plan<'_> {
-    fn work(
-        mut self,
-        args: &Download,
-        words: &[OsString],
-        cancel: CancelToken,
-    ) -> Result<ExitCode> {
-        let clock = Arc::new(SystemClock::start());
+    fn work(mut self, args: &Download, call: &Call) -> Result<ExitCode> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let name = shown(&self.remote.urls[0]);
         let target = self.file.as_deref().map_or_else(|| "the cache".to_owned(), printable_path);
-        let session =
-            Session::start("download", words, args.output.clone(), clock, (cancel, target))?;
+        let session = Session::start("download", call, &clock, target)?;
         session.edit(|record| {
             record.source = Some(SourceFacts {
                 name,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{Images, ImagesShow};
+use super::call::Call;
 use crate::catalog::near::near;
 use crate::catalog::{self, Entry};
 use crate::error::{Context as _, Error, Kind, Result};
@@ -14,7 +15,7 @@ use crate::text::{printable, printable_path};
 use crate::ui;
 use crate::ui::images::{explain, json, list};
 
-pub(super) fn run(args: &Images) -> Result<ExitCode> {
+pub(super) fn run(args: &Images, _call: &Call) -> Result<ExitCode> {
     let all = catalogue(&args.catalogue)?;
     let rows: Vec<ui::images::Row> = all.iter().map(row).collect();
     let text = match &args.show {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
-use crate::cancel::CancelToken;
 use crate::device::freeze;
 use crate::error::{Error, Kind, Result};
 use crate::host::signals;
@@ -15,7 +14,9 @@ use crate::ui;
 pub mod args;
 mod bench;
 mod bmap;
+mod call;
 mod championship;
+mod claim;
 mod clone;
 mod clone_file;
 pub mod completions;
@@ -26,6 +27,7 @@ mod download;
 mod flash;
 mod images;
 mod labels;
+mod medium;
 mod named;
 mod open;
 mod origin;
@@ -34,17 +36,15 @@ mod probe;
 mod remote;
 mod report;
 mod rootless;
-mod screen_args;
 mod session;
 mod source;
 mod trim;
 mod verify;
 mod windows;
-mod windows_args;
 mod windows_ntfs;
 
-use args::{Cli, Command};
-use screen_args::ColorWord;
+use args::{Cli, ColorWord, Command};
+use call::Call;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -68,8 +68,11 @@ pub fn main() -> ExitCode {
     // In a panic too.
     let _title = ui::title::Restored;
     signals::before_the_end(last_words);
-    let run = Run { words, typed: cli };
-    let done = signals::install().and_then(|cancel| run.command(cancel));
+    let done = signals::install().and_then(|cancel| {
+        let call = Call { words, cancel, output: cli.command.output() };
+        // A run that has begun ends with a code of its own.
+        command(&cli.command, &call).inspect_err(|error| call.never_began(error))
+    });
     match done {
         Ok(code) => code,
         Err(error) => {
@@ -106,34 +109,20 @@ fn exit(kind: Kind) -> ExitCode {
     }
 }
 
-struct Run {
-    words: Vec<OsString>,
-    typed: Cli,
-}
-
-impl Run {
-    fn command(self, cancel: CancelToken) -> Result<ExitCode> {
-        let words = self.words;
-        match self.typed.command {
-            Command::Flash(args) => flash::run(*args, &words, cancel),
-            Command::Clone(args) => clone::run(*args, &words, cancel),
-            Command::Verify(args) => verify::run(&args, &words, cancel),
-            Command::Discard(args) => match args.trim {
-                Some(ref path) => trim::run(path, &args.gate, &cancel),
-                None => discard::run(&args, &words, cancel),
-            },
-            Command::Bench(args) => bench::run(&args, &words, &cancel),
-            Command::Probe(args) => probe::run(&args, &words, cancel),
-            Command::Report(args) => report::run(&args),
-            Command::Download(args) => download::run(&args, &words, cancel),
-            Command::Devices(args) => Ok(devices::run(&args)),
-            Command::Images(args) => images::run(&args),
-            Command::Demo(args) => demo::run(&args, &words, cancel),
-            Command::Completions { shell } => {
-                completions::run(shell);
-                Ok(ExitCode::SUCCESS)
-            }
-        }
+fn command(typed: &Command, call: &Call) -> Result<ExitCode> {
+    match typed {
+        Command::Flash(args) => flash::run(args, call),
+        Command::Clone(args) => clone::run(args, call),
+        Command::Verify(args) => verify::run(args, call),
+        Command::Discard(args) => discard::run(args, call),
+        Command::Bench(args) => bench::run(args, call),
+        Command::Probe(args) => probe::run(args, call),
+        Command::Report(args) => report::run(args, call),
+        Command::Download(args) => download::run(args, call),
+        Command::Devices(args) => devices::run(args, call),
+        Command::Images(args) => images::run(args, call),
+        Command::Demo(args) => demo::run(args, call),
+        Command::Completions(args) => completions::run(args, call),
     }
 }
 

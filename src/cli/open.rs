@@ -1,14 +1,14 @@
 //! From the word TARGET to a device: looked at, judged, asked about.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::{Gate, Tuning};
+use super::call::Call;
 use super::rootless;
-use crate::cancel::CancelToken;
 use crate::device::facts::{Bus, Facts, Usb};
 use crate::device::file::FileDevice;
 use crate::device::handle::Access;
@@ -218,7 +218,7 @@ impl Target {
     }
 
     /// Judges a device again: after the person answered, and after filesystems were unmounted.
-    fn judge_again(self, wish: &Wish<'_>, unmount: bool) -> Result<Self> {
+    pub(super) fn judge_again(self, wish: &Wish<'_>, unmount: bool) -> Result<Self> {
         let system = System::host();
         let before = match self {
             Self::Block(before) => before,
@@ -237,17 +237,8 @@ impl Target {
         Ok(Self::Block(now))
     }
 
-    /// What is done between the person's yes and opening: judges again, unmounts where that is
-    /// allowed, and then once more as something that is not mounted. What was unmounted.
-    pub(super) fn freed(self, wish: &Wish<'_>, unmount: bool) -> Result<(Self, Vec<PathBuf>)> {
-        let target = self.judge_again(wish, unmount)?;
-        let unmounted = target.unmount()?;
-        let target = if unmount { target.judge_again(wish, false)? } else { target };
-        Ok((target, unmounted))
-    }
-
     /// Unmounts what `--unmount` allowed to be unmounted; returns the mount points.
-    fn unmount(&self) -> Result<Vec<PathBuf>> {
+    pub(super) fn unmount(&self) -> Result<Vec<PathBuf>> {
         let Self::Block(approved) = self else { return Ok(vec![]) };
         let mut done = Vec::new();
         for (node, at) in approved.to_unmount() {
@@ -258,11 +249,12 @@ impl Target {
     }
 
     /// Opens it for what it was judged for.
-    pub(super) fn open(&self, purpose: Purpose, words: &[OsString]) -> Result<Opened> {
+    pub(super) fn open(&self, purpose: Purpose, call: &Call) -> Result<Opened> {
         let system_clock = || Arc::new(SystemClock::start());
         match self {
             Self::Block(approved) => {
-                let open = |path: &Path, access, flags| rootless::open(path, access, flags, words);
+                let open =
+                    |path: &Path, access, flags| rootless::open(path, access, flags, &call.words);
                 let device = LinuxDevice::open_by(approved, System::host(), &open)?;
                 Ok(Opened { device: Box::new(device), clock: system_clock() })
             }
@@ -288,12 +280,12 @@ pub(super) fn ask(
     target: &Target,
     gate: &Gate,
     stdin_is_source: bool,
-    cancel: &CancelToken,
+    call: &Call,
 ) -> Result<()> {
     if target.is_simulated() {
         return Ok(());
     }
-    ask_for(question, &target.word(), gate, stdin_is_source, cancel)
+    ask_for(question, &target.word(), gate, stdin_is_source, call)
 }
 
 /// Asks the person for a word, unless `--yes` was given.
@@ -302,8 +294,9 @@ pub(super) fn ask_for(
     word: &str,
     gate: &Gate,
     stdin_is_source: bool,
-    cancel: &CancelToken,
+    call: &Call,
 ) -> Result<()> {
+    let cancel = &call.cancel;
     if gate.yes {
         return Ok(());
     }

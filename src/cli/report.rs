@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::{PaletteWord, Report, TableFormat};
+use super::call::Call;
 use super::outputs::Outputs;
 use super::usage;
 use crate::error::{Context as _, Error, Kind, Result};
@@ -27,7 +28,7 @@ const LARGEST: u64 = 512 << 20;
 /// Lines of a chart in the terminal.
 const HEIGHT: usize = 6;
 
-pub(super) fn run(args: &Report) -> Result<ExitCode> {
+pub(super) fn run(args: &Report, _call: &Call) -> Result<ExitCode> {
     if let Some(percent) = args.fail_slower {
         return fail_slower(args, percent);
     }

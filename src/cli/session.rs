@@ -1,6 +1,5 @@
 //! One run: its clock, events, observers and record, from the first event to the exit code.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,8 +7,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::args::Output;
+use super::call::Call;
 use super::exit;
-use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Ending, Event, Events, Observer, Span, run_observers};
 use crate::flow::Context;
@@ -19,7 +18,7 @@ use crate::host::invoker::Invoker;
 use crate::host::notify::notify;
 use crate::host::{power, signals};
 use crate::report::record::Remark;
-use crate::report::{RecordBuilder, RunRecord, timing_report, without_secrets};
+use crate::report::{RecordBuilder, RunRecord, timing_report};
 use crate::text::{printable, printable_path};
 use crate::time::{Clock, wall_clock};
 use crate::ui::{self, JsonLines, PlainScreen, SecondsLog, StateScreen, Title, TtyScreen};
@@ -94,43 +93,37 @@ impl Held {
     }
 }
 
-/// The words of the command line as text, without what is nobody's business.
-fn text(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| without_secrets(&word.to_string_lossy())).collect()
-}
-
 impl Session {
     /// Opens the log, starts the observers, keeps the computer awake.
     pub(super) fn start(
         command: &str,
-        words: &[OsString],
-        output: Output,
-        clock: Arc<dyn Clock>,
-        (cancel, target): (CancelToken, String),
+        call: &Call,
+        clock: &Arc<dyn Clock>,
+        target: String,
     ) -> Result<Self> {
-        Self::begin(command, words, output, clock, (cancel, target), None)
+        Self::begin(command, call, clock, target, None)
     }
 
     /// The same as one of several runs, which say together how they stand.
     pub(super) fn start_among(
-        (command, words): (&str, &[OsString]),
-        output: Output,
-        clock: Arc<dyn Clock>,
-        (cancel, target): (CancelToken, String),
+        command: &str,
+        call: &Call,
+        clock: &Arc<dyn Clock>,
+        target: String,
         others: Among,
     ) -> Result<Self> {
-        Self::begin(command, words, output, clock, (cancel, target), Some(others))
+        Self::begin(command, call, clock, target, Some(others))
     }
 
     fn begin(
         command: &str,
-        words: &[OsString],
-        output: Output,
-        clock: Arc<dyn Clock>,
-        (cancel, target): (CancelToken, String),
+        call: &Call,
+        clock: &Arc<dyn Clock>,
+        target: String,
         others: Option<Among>,
     ) -> Result<Self> {
-        let builder = RecordBuilder::new(&text(words), wall_clock());
+        let output = call.output.clone();
+        let builder = RecordBuilder::new(&call.text(), wall_clock());
         let (events, received) = Events::channel();
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         let mut log_failure = None;
@@ -158,6 +151,7 @@ impl Session {
         observers.push(Box::new(builder.clone()));
         builder.edit(|record| held.describe(record));
         let observers = thread::spawn(move || run_observers(&received, &asked, &mut observers));
+        let (clock, cancel) = (Arc::clone(clock), call.cancel.clone());
         let cx = Context { clock, events, cancel, target };
         let name = command.to_owned();
         Ok(Self { cx, builder, observers, output, name, log_failure, _held: held })
@@ -187,6 +181,11 @@ impl Session {
 
     /// Ends the run and says how it went: report, where the record is, exit code.
     pub(super) fn end(self, result: &Result<String>) -> ExitCode {
+        self.say_how_it_ended(result).map_or(ExitCode::SUCCESS, exit)
+    }
+
+    /// The same as one of several, whose exit code is made of how all ended.
+    pub(super) fn say_how_it_ended(self, result: &Result<String>) -> Option<Kind> {
         let (output, target) = (self.output.clone(), self.cx.target.clone());
         let closed = self.close(result);
         if output.quiet
@@ -205,11 +204,8 @@ impl Session {
         if output.screen.notify {
             notify_of(result, &target, output.quiet);
         }
-        match result.as_ref().err().map(Error::kind) {
-            Some(kind) => exit(kind),
-            None if closed.lacks_what_was_asked_for(&output) => exit(Kind::Io),
-            None => ExitCode::SUCCESS,
-        }
+        let lacks = || closed.lacks_what_was_asked_for(&output).then_some(Kind::Io);
+        result.as_ref().err().map(Error::kind).or_else(lacks)
     }
 }
 
@@ -279,7 +275,7 @@ pub(super) fn ending(result: &Result<String>) -> Ending {
     }
 }
 
-fn failed(error: &Error) -> Ending {
+pub(super) fn failed(error: &Error) -> Ending {
     Ending {
         exit_code: error.kind().exit_code(),
         message: error.message(),
@@ -331,13 +327,4 @@ fn save_numbered(invoker: &Invoker, path: &Path, stem: &str, json: &[u8]) -> Res
         }
     }
     Err(Error::new(Kind::Io, format!("{MOST_ALIKE} records are called {}", printable(stem))))
-}
-
-/// Tells of a failure before a run began: in JSON too, when that was asked for.
-pub(super) fn never_began(words: &[OsString], output: &Output, error: Error) -> Result<ExitCode> {
-    if output.json {
-        let mut lines = JsonLines::new(Box::new(io::stdout()), &text(words), &wall_clock(), None);
-        lines.on(&Event::Finished(failed(&error)));
-    }
-    Err(error)
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::Gate;
+use super::call::Call;
 use super::open::ask_for;
-use crate::cancel::CancelToken;
 use crate::device::facts::{Facts, User};
 use crate::device::probe::{Mounted, System};
 use crate::device::target::{self, check_path};
@@ -30,7 +30,7 @@ struct Place {
 }
 
 /// One filesystem, or all that are mounted from a disk.
-pub(super) fn run(path: &Path, gate: &Gate, cancel: &CancelToken) -> Result<ExitCode> {
+pub(super) fn run(path: &Path, gate: &Gate, call: &Call) -> Result<ExitCode> {
     let system = System::host();
     let places = if matches!(check_path(&system, path), Ok(target::Kind::Block)) {
         of_device(&system.facts(path)?)
@@ -52,7 +52,7 @@ pub(super) fn run(path: &Path, gate: &Gate, cancel: &CancelToken) -> Result<Exit
             place.name,
             printable(why)
         );
-        ask_for(&question, "trim", gate, false, cancel)?;
+        ask_for(&question, "trim", gate, false, call)?;
     }
     let mut failed = None;
     for place in &places {

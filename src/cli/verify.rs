@@ -2,17 +2,17 @@
 //! `--repair`, which is approved as a write is.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::args::{Gate, Output, Verify};
-use super::open::{
-    Opened, Target, Wish, ask, inspect_medium, locate, resolve, transfer, usual_block,
-};
+use super::args::{Gate, Verify};
+use super::call::Call;
+use super::claim::{Claim, Claimed};
+use super::medium;
+use super::open::{Opened, Target, Wish, inspect_medium, locate, resolve, transfer, usual_block};
 use super::outputs::Outputs;
-use super::session::{Session, never_began};
+use super::session::Session;
 use super::source::{Image, Wanted};
 use super::usage;
 use super::windows;
@@ -33,7 +33,6 @@ use crate::image::{Advice, ImageInfo};
 use crate::report::RunRecord;
 use crate::report::record::{Settings, SourceFacts};
 use crate::text::printable_path;
-use crate::ui::devices::{Verdict as DeviceVerdict, detail};
 use crate::units::Bytes;
 
 /// What to compare with, as it was resolved.
@@ -43,25 +42,13 @@ enum Truth {
     Digest(u64),
 }
 
-pub(super) fn run(args: &Verify, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let output: Output = args.output.clone().into();
-    match prepare(args, words, &cancel) {
-        Ok((truth, target, opened)) => work(args, &truth, &target, &opened, (words, cancel)),
-        Err(error) => never_began(words, &output, error),
-    }
-}
-
-fn prepare(
-    args: &Verify,
-    words: &[OsString],
-    cancel: &CancelToken,
-) -> Result<(Truth, Target, Opened)> {
+pub(super) fn run(args: &Verify, call: &Call) -> Result<ExitCode> {
     let Gate { yes, unmount, force } = args.gate;
     if !args.repair && (yes || unmount || force) {
         return Err(usage("--yes, --unmount and --force are for --repair: verify writes nothing"));
     }
     outputs(args).check()?;
-    let truth = truth(args, cancel)?;
+    let truth = truth(args, &call.cancel)?;
     let purpose = if args.repair { Purpose::Write } else { Purpose::ReadOnly };
     let (image_size, source) = match &truth {
         Truth::Image(image, _) if args.repair => (image.source().at_least(), image.at()),
@@ -69,15 +56,13 @@ fn prepare(
     };
     let wish = Wish { purpose, gate: &args.gate, image_size, source, measures: false };
     let target = resolve(&args.target, &wish)?;
-    if !args.repair {
-        let opened = target.open(purpose, words)?;
-        return Ok((truth, target, opened));
+    let mut claim = Claim { unmount, ..Claim::new(&wish, call) };
+    if args.repair {
+        can_repair(&truth)?;
+        claim.question = Some(question(&target));
     }
-    can_repair(&truth)?;
-    ask(&question(&target), &target, &args.gate, false, cancel)?;
-    let (target, _) = target.freed(&wish, unmount)?;
-    let opened = target.open(purpose, words)?;
-    Ok((truth, target, opened))
+    let Claimed { target, opened, .. } = claim.of(target)?;
+    work(args, &truth, (&target, &opened), call)
 }
 
 /// What the run makes.
@@ -114,11 +99,7 @@ fn can_repair(truth: &Truth) -> Result<()> {
 }
 
 fn question(target: &Target) -> String {
-    let facts = target.facts();
-    let what = match target {
-        Target::Block(_) => detail(&facts, &DeviceVerdict::of(&facts)),
-        Target::File(_) | Target::Sim(_) => format!("{} ({})\n", target.name(), Bytes(facts.size)),
-    };
+    let what = medium::in_words(target);
     format!("{what}It is compared with the image, and overwritten where it differs.\n")
 }
 
@@ -167,20 +148,16 @@ fn no_map(path: &Path) -> Error {
 fn work(
     args: &Verify,
     truth: &Truth,
-    target: &Target,
-    opened: &Opened,
-    (words, cancel): (&[OsString], CancelToken),
+    (target, opened): (&Target, &Opened),
+    call: &Call,
 ) -> Result<ExitCode> {
     let device = &*opened.device;
     let decoding = if let Truth::Image(image, _) = truth { image.source().memory() } else { 0 };
     let usual = usual_block(decoding);
     let transfer = transfer(&args.tuning, device.geometry(), target.is_simulated(), usual)?;
-    let output: Output = args.output.clone().into();
-    let session =
-        Session::start("verify", words, output, opened.clock.clone(), (cancel, target.name()))?;
+    let session = Session::start("verify", call, &opened.clock, target.name())?;
+    medium::describe(&session, target, device);
     session.edit(|record| {
-        record.device = Some(target.facts());
-        record.geometry = Some(device.geometry().clone());
         record.source = Some(describe(truth, args));
         record.settings = Some(Settings {
             block_size: transfer.block as u64,
@@ -215,25 +192,32 @@ fn work(
         _ => None,
     };
     let done = match (windows, truth) {
-        (Some(image), _) => windows::verify(image, device, &session.cx),
+        (Some(image), _) => windows::verify(image, device, &session.cx).map(only_compared),
         (None, Truth::Image(image, _)) if args.repair => {
             let image = (image.source(), image.published());
             let done = repair(compared, image, &find, &transfer, &session.cx);
-            device.reread_partitions().ok();
-            if let Ok(Repaired { verdict: Verdict::Matched { bytes }, written: written @ 1.. }) =
-                &done
-            {
-                let (bytes, written) = (Bytes(*bytes), Bytes(*written));
-                let done = format!("{written} repaired; {bytes} read back: every byte matches");
-                return Ok(session.end(&Ok(done)));
-            }
-            done.map(|Repaired { verdict, .. }| verdict)
+            medium::reread_partition_table(device, &session);
+            done
         }
         (None, _) => expected(truth, args)
-            .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx)),
+            .and_then(|expected| verify(compared, &expected, &find, &transfer, &session.cx))
+            .map(only_compared),
     };
-    let done = done.and_then(|verdict| judge(verdict, truth, &session.cx.target));
+    let done = done.and_then(|done| match done {
+        Repaired { verdict: Verdict::Matched { bytes }, written: written @ 1.. } => {
+            let (amount, every) = match block_map(truth) {
+                Some(map) => (map.share(), "every mapped byte"),
+                None => (Bytes(bytes).to_string(), "every byte"),
+            };
+            Ok(format!("{} repaired; {amount} read back: {every} matches", Bytes(written)))
+        }
+        Repaired { verdict, .. } => judge(verdict, truth, &session.cx.target),
+    });
     Ok(session.end(&done))
+}
+
+fn only_compared(verdict: Verdict) -> Repaired {
+    Repaired { verdict, written: 0 }
 }
 
 fn describe(truth: &Truth, args: &Verify) -> SourceFacts {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use super::args::{FilesystemWord, TableWord, WindowsMedia, WindowsOption};
 use super::source::Image;
 use super::usage;
-use super::windows_args::{FilesystemWord, TableWord, WindowsMedia, WindowsOption};
 use super::windows_ntfs::Unmade;
 use crate::cancel::CancelToken;
 use crate::device::BlockDevice;

@@ -54,6 +54,7 @@ pub mod sim;
 pub mod sparse;
 pub mod storage;
 pub mod target;
+pub mod usb;
 
 /// Sizes and abilities of a device, found out once when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

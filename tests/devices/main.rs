@@ -27,6 +27,7 @@ mod loop_kill;
 mod many;
 mod measured_verdicts;
 mod outputs;
+mod overwriting;
 mod rootless;
 mod same_storage;
 mod speed_verdicts;

@@ -1,7 +1,7 @@
 //! Verdicts over speeds on real block devices: sticks modelled by tests/lab/stick, measured by the
 //! real program with real time. What is modelled is found, and nobody else is accused.
 
-use crate::lab::{MIB, Stick, folder, has_sticks, run};
+use crate::lab::{MIB, Stick, folder, has_sticks, run, run_first};
 use serde_json::Value;
 
 /// What the report says of the write of a benchmark on a stick with such keys.
@@ -10,7 +10,7 @@ fn judged(keys: &[&str], size: &str) -> Value {
     let stick = Stick::new(keys);
     let record = dir.path().join("record.json").to_str().unwrap().to_owned();
     let bench = ["bench", &stick.device, "--profile", "image", "--size", size, "--destructive"];
-    run(&[&bench[..], &["--yes", "--force", "--record", &record]].concat()).expect(0);
+    run_first(&[&bench[..], &["--yes", "--force", "--record", &record]].concat()).expect(0);
     let json = run(&["report", &record, "--test", "image-write", "--format", "json"]).expect(0);
     let report: Value = serde_json::from_str(&json.stdout).unwrap();
     report["groups"][0]["lines"][0]["typical"]["analysis"].clone()

@@ -4,7 +4,7 @@
 //! Test code (from the first `#[cfg(test)]` module of a file to its end, and files that are
 //! declared so) may import anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -258,14 +258,19 @@ fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// Everything that code names of its own crate, as paths of at most two parts: from `crate::...`
-/// and from `super::super::...`, with the braces of a `use` written out.
+/// Everything that code names of its own crate, as paths of at most two parts.
 fn imports(source: &Source) -> BTreeSet<String> {
+    named(source, 2)
+}
+
+/// Everything that code names of its own crate, as paths of at most so many parts: from `crate::...`
+/// and from `super::super::...`, with the braces of a `use` written out.
+fn named(source: &Source, most: usize) -> BTreeSet<String> {
     let code = source.code();
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         if !code[..at].ends_with(is_word) && !code[..at].ends_with("pub(in ") {
-            expand(&code[at + "crate::".len()..], &[], &mut found);
+            expand(&code[at + "crate::".len()..], &[], most, &mut found);
         }
     }
     for (at, _) in code.match_indices("super::") {
@@ -280,26 +285,26 @@ fn imports(source: &Source) -> BTreeSet<String> {
         let up = source.module.len().checked_sub(depth);
         let up = up.unwrap_or_else(|| panic!("{}: too many super", source.path.display()));
         let base: Vec<&str> = source.module[..up].iter().map(String::as_str).collect();
-        expand(rest, &base, &mut found);
+        expand(rest, &base, most, &mut found);
     }
     found
 }
 
-/// Reads `a::{b, c::d}` behind `base` and adds `base::a::b`, `base::a::c`, cut to two parts.
-fn expand(text: &str, base: &[&str], found: &mut BTreeSet<String>) {
+/// Reads `a::{b, c::d}` behind `base` and adds `base::a::b`, `base::a::c`, cut to so many parts.
+fn expand(text: &str, base: &[&str], most: usize, found: &mut BTreeSet<String>) {
     let end = text.find(|c: char| !is_word(c)).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     if let Some(inner) = rest.strip_prefix('{').filter(|_| name.is_empty()) {
         for part in branches(inner) {
-            expand(part.trim(), base, found);
+            expand(part.trim(), base, most, found);
         }
         return;
     }
     let path: Vec<&str> = base.iter().copied().chain((!name.is_empty()).then_some(name)).collect();
     match rest.strip_prefix("::") {
-        Some(rest) if path.len() < 2 => expand(rest, &path, found),
+        Some(rest) if path.len() < most => expand(rest, &path, most, found),
         _ => {
-            found.insert(path[..path.len().min(2)].join("::"));
+            found.insert(path[..path.len().min(most)].join("::"));
         }
     }
 }
@@ -352,6 +357,78 @@ fn modules_import_only_what_lies_below_them() {
     for (module, import) in [("flow", "device::BlockDevice"), ("cli", "sys::sgio")] {
         assert!(seen.contains(&(module.to_owned(), import.to_owned())), "{module} {import}");
     }
+}
+
+/// The files of the program that a file uses within its own module, by their paths in the crate. What a
+/// folder's `mod.rs` declares is no use; what it takes from its files is. That files use what the `mod.rs`
+/// above them holds for all of them is no circle: it is their folder.
+fn used_within(source: &Source, all: &BTreeSet<String>) -> BTreeSet<String> {
+    let own = source.module.join("::");
+    let mut names = named(source, 8);
+    let code = source.code();
+    for child in all.iter().filter_map(|name| name.strip_prefix(&format!("{own}::"))) {
+        let path = format!("{child}::");
+        let uses =
+            |(at, _): (usize, &str)| !code[..at].ends_with(is_word) && !code[..at].ends_with("::");
+        if code.match_indices(&path).any(uses) {
+            names.insert(format!("{own}::{child}"));
+        }
+    }
+    let file_of = |name: &String| {
+        let parts: Vec<&str> = name.split("::").collect();
+        (1..=parts.len()).rev().map(|n| parts[..n].join("::")).find(|path| all.contains(path))
+    };
+    let same = |file: &String| file.split("::").next() == source.module.first().map(String::as_str);
+    let above = |file: &String| own == *file || own.starts_with(&format!("{file}::"));
+    names.iter().filter_map(file_of).filter(|file| same(file) && !above(file)).collect()
+}
+
+/// Groups of files that use each other, directly or over others.
+fn circles(sources: &[Source]) -> BTreeSet<Vec<String>> {
+    let all: BTreeSet<String> = sources.iter().map(|source| source.module.join("::")).collect();
+    let uses: BTreeMap<String, BTreeSet<String>> = sources
+        .iter()
+        .map(|source| (source.module.join("::"), used_within(source, &all)))
+        .collect();
+    let reached = |from: &String| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = next.pop() {
+            for used in uses.get(file).into_iter().flatten() {
+                if seen.insert(used.clone()) {
+                    next.push(used);
+                }
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<&String, BTreeSet<String>> =
+        uses.keys().map(|file| (file, reached(file))).collect();
+    let with = |file: &String| -> Vec<String> {
+        reached[file].iter().filter(|other| reached[other].contains(file)).cloned().collect()
+    };
+    uses.keys().map(with).filter(|group| group.len() > 1).collect()
+}
+
+#[test]
+fn no_files_of_a_module_use_each_other_in_a_circle() {
+    let sources: Vec<Source> =
+        shipped().into_iter().filter(|source| !source.module.is_empty()).collect();
+    let found: Vec<Vec<String>> = circles(&sources).into_iter().collect();
+    assert_eq!(found, Vec::<Vec<String>>::new(), "{found:#?}");
+    // Were uses no longer seen, there would be no circles either.
+    let source = |module: &[&str], text: &str| Source {
+        path: PathBuf::from("x.rs"),
+        text: text.to_owned(),
+        module: module.iter().map(|part| (*part).to_owned()).collect(),
+    };
+    let small = [
+        source(&["a"], "mod b;\nmod c;\nuse b::Thing;\n"),
+        source(&["a", "b"], "use super::c::{Other, d};\n"),
+        source(&["a", "c"], "mod inner;\nuse crate::a::{Base, x::y};\nfn f() { inner::g() }\n"),
+        source(&["a", "c", "inner"], "use super::super::b::Thing;\n"),
+        source(&["e"], "use crate::a::Base;\n"),
+    ];
+    assert_eq!(circles(&small).into_iter().collect::<Vec<_>>(), [["a::b", "a::c", "a::c::inner"]]);
 }
 
 #[test]

@@ -1,29 +1,25 @@
 //! One target of `flash`: what the person is shown, and what is done after the yes.
 
 use std::cell::OnceCell;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 use super::{composed, judge_image, new_file, wish};
 use crate::cancel::CancelToken;
 use crate::cli::args::{DiscardWhen, Flash, SparseWhen};
-use crate::cli::labels;
+use crate::cli::call::Call;
+use crate::cli::claim::{Claim, Claimed};
+use crate::cli::medium;
 use crate::cli::open::{Opened, Target, inspect_medium, locate, resolve, transfer};
 use crate::cli::probe::genuine;
-use crate::cli::rootless;
 use crate::cli::session::Session;
 use crate::cli::source::{Image, Keeping};
 use crate::cli::windows::{self, Media};
 use crate::device::BlockDevice;
-use crate::device::facts::Facts;
 use crate::device::look::Look;
-use crate::device::policy::Purpose;
-use crate::device::power;
 use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
 use crate::event::{Event, Span, Verdict};
@@ -33,12 +29,12 @@ use crate::flow::verify::{is_whole, maybe_a_part};
 use crate::image::{Degree, ImageInfo, sector_size_conflict};
 use crate::report::record::Settings;
 use crate::text::printable_path;
-use crate::ui::devices::{Verdict as DeviceVerdict, detail, link_warning};
+use crate::ui::devices::link_warning;
 use crate::units::Bytes;
 
 /// Everything is decided; only the person has not answered yet.
-pub(super) struct Job {
-    args: Arc<Flash>,
+pub(super) struct Job<'a> {
+    args: &'a Flash,
     image: Image,
     info: ImageInfo,
     target: Target,
@@ -49,10 +45,10 @@ pub(super) struct Job {
     usual: u64,
 }
 
-impl Job {
+impl<'a> Job<'a> {
     /// Looks at image and target, and judges them. Nothing is opened for writing.
     pub(super) fn new(
-        args: &Arc<Flash>,
+        args: &'a Flash,
         image: Image,
         word: &OsStr,
         usual: u64,
@@ -75,7 +71,7 @@ impl Job {
             warnings.push(conflict.text);
         }
         warnings.extend(link_warning(&target.facts()));
-        Ok(Self { args: Arc::clone(args), image, info, target, warnings, windows, usual })
+        Ok(Self { args, image, info, target, warnings, windows, usual })
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -138,13 +134,7 @@ impl Job {
         let mut text = String::new();
         let facts = self.target.facts();
         match &self.target {
-            Target::Block(_) => {
-                let mut facts = facts.clone();
-                labels::fill(&mut facts);
-                writeln!(text, "Target   everything on it will be lost:").ok();
-                let shown = detail(&facts, &DeviceVerdict::of(&facts));
-                text.extend(shown.lines().map(|line| format!("         {line}\n")));
-            }
+            Target::Block(_) => text += &medium::to_be_lost(&self.target),
             Target::File(path) => {
                 let (size, fate) = match self.args.create {
                     Some(size) => (size, "a new file of"),
@@ -169,7 +159,7 @@ impl Job {
     }
 
     fn plan(&self) -> String {
-        let args = &self.args;
+        let args = self.args;
         let mut steps = Vec::new();
         if args.gate.unmount {
             steps.push("unmount");
@@ -217,32 +207,29 @@ impl Job {
         }
     }
 
-    /// Unmounts, judges again, opens: after the person's yes.
-    pub(super) fn opened(mut self, words: &[OsString]) -> Result<(Self, Opened)> {
-        let wish = wish(&self.args, &self.image);
-        let (target, unmounted) = self.target.freed(&wish, self.args.gate.unmount)?;
-        let unmounted = unmounted.iter().map(|at| format!("unmounted {}", printable_path(at)));
+    /// Asks, where there is something to ask, and claims the target.
+    pub(super) fn claimed(
+        mut self,
+        question: Option<String>,
+        call: &Call,
+    ) -> Result<(Self, Opened)> {
+        let wish = wish(self.args, &self.image);
+        let claim = Claim {
+            question,
+            unmount: self.args.gate.unmount,
+            stdin_is_source: self.image.is_stdin(),
+            ..Claim::new(&wish, call)
+        };
+        let Claimed { target, opened, unmounted } = claim.of(self.target)?;
         self.warnings.extend(unmounted);
-        let opened = target.open(Purpose::Write, words)?;
         self.target = target;
         Ok((self, opened))
     }
 
     /// As a run of its own.
-    pub(super) fn run(
-        self,
-        opened: &Opened,
-        words: &[OsString],
-        cancel: CancelToken,
-    ) -> Result<ExitCode> {
+    pub(super) fn run(self, opened: &Opened, call: &Call) -> Result<ExitCode> {
         let transfer = self.transfer(&*opened.device)?;
-        let session = Session::start(
-            "flash",
-            words,
-            self.args.output.clone(),
-            opened.clock.clone(),
-            (cancel, self.target.name()),
-        )?;
+        let session = Session::start("flash", call, &opened.clock, self.target.name())?;
         let done = self.work(&*opened.device, transfer, &session);
         Ok(session.end(&done))
     }
@@ -263,7 +250,7 @@ impl Job {
         if let Some(media) = &self.windows {
             self.image = windows::finished(self.image, media, &session.cx)?;
         }
-        let args = &self.args;
+        let args = self.args;
         let plan = Plan {
             transfer,
             published: self.image.published().clone(),
@@ -289,7 +276,7 @@ impl Job {
             if args.probe { genuine(device, false, &session.cx).map(drop) } else { Ok(()) };
         let done =
             probed.and_then(|()| flash(self.image.source(), device, &plan, &find, &session.cx));
-        see_partitions(device, session);
+        medium::reread_partition_table(device, session);
         let done = done.and_then(|flashed| match &self.windows {
             Some(media) if flashed.media.is_match() => {
                 windows::find_files(media, device, &session.cx).map(|()| flashed)
@@ -301,9 +288,8 @@ impl Job {
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
+        medium::describe(session, &self.target, device);
         session.edit(|record| {
-            record.device = Some(self.target.facts());
-            record.geometry = Some(device.geometry().clone());
             record.source = Some(self.image.facts());
             record.mapped =
                 self.image.source().mapped().map(|ranges| spans(&ranges)).unwrap_or_default();
@@ -314,15 +300,6 @@ impl Job {
                 discard: plan_word(plan.discard).to_owned(),
             });
         });
-        if !device.geometry().direct {
-            session.cx.events.warn(
-                "no-direct-io",
-                format!(
-                    "{} refuses O_DIRECT: synchronous writes and dropped caches take its place",
-                    self.target.name()
-                ),
-            );
-        }
         let backup = self.info.table.as_ref().and_then(|table| table.backup_gpt);
         if let Some(at) = backup.filter(|at| at + 4096 < device.geometry().size) {
             session.cx.events.note(
@@ -371,7 +348,7 @@ impl Job {
             Err(maybe_a_part(source, bytes, &self.target.name()))
         };
         if self.args.eject {
-            eject(device, &self.target.facts(), session);
+            medium::eject(device, &self.target.facts(), session);
         }
         if let Verdict::NotChecked { reason } = &media {
             if !self.args.no_verify {
@@ -426,42 +403,5 @@ pub(in crate::cli) fn plan_word(discard: DiscardMode) -> &'static str {
         DiscardMode::Auto(_) => "auto",
         DiscardMode::Always => "always",
         DiscardMode::Never => "never",
-    }
-}
-
-/// The kernel reads the partition table again, only now that nothing is left to be read back.
-pub(in crate::cli) fn see_partitions(device: &dyn BlockDevice, session: &Session) {
-    let mut answer = device.reread_partitions();
-    for _ in 0..10 {
-        // A desktop that tries to mount the old partitions holds them for a moment.
-        if !answer.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY)) {
-            break;
-        }
-        crossbeam_channel::after(Duration::from_millis(200)).recv().ok();
-        answer = device.reread_partitions();
-    }
-    match answer {
-        Ok(()) => {}
-        // A loop device without partition scanning, a device that is gone: nothing to see.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
-        // It is for root (CAP_SYS_ADMIN); udev does it as soon as the stick is closed.
-        Err(e) if e.raw_os_error() == Some(libc::EACCES) && labels::udev_runs() => {}
-        Err(e) => session.cx.events.note(
-            "partitions-not-reread",
-            format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
-        ),
-    }
-}
-
-pub(in crate::cli) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
-    match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
-        Ok(what) => session.cx.events.note("ejected", what),
-        Err(e) => session.cx.events.warn(
-            "not-ejected",
-            format!(
-                "{} could not be ejected ({e}); everything is flushed, it can be pulled out",
-                session.cx.target
-            ),
-        ),
     }
 }

@@ -11,13 +11,17 @@ use std::thread;
 use crossbeam_channel::{bounded, select};
 
 use super::job::{self, Job};
-use super::{matching, open, outputs};
+use super::{open, outputs};
 use crate::cancel::CancelToken;
 use crate::cli::args::{Flash, Output};
+use crate::cli::call::Call;
 use crate::cli::exit;
 use crate::cli::open::{Target, ask_for};
 use crate::cli::session::{Among, Closed, Held, Session, ending, notify_of};
 use crate::cli::source::Image;
+use crate::device::facts::Facts;
+use crate::device::probe::System;
+use crate::device::usb::UsbIds;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Ending, Event, Observer as _, Verdict};
 use crate::host::signals;
@@ -41,14 +45,14 @@ pub(super) struct End {
 
 /// What all targets share.
 pub(super) struct Shared<'a> {
-    pub(super) args: &'a Arc<Flash>,
-    pub(super) words: &'a [OsString],
-    pub(super) cancel: &'a CancelToken,
+    pub(super) args: &'a Flash,
+    pub(super) call: &'a Call,
     pub(super) board: &'a Arc<Board>,
     pub(super) held: &'a Arc<Held>,
 }
 
-pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Flash, call: &Call) -> Result<ExitCode> {
+    let cancel = &call.cancel;
     let targets = targets(args)?;
     let image = open(args, cancel)?;
     let jobs = jobs(args, &image, &targets, cancel)?;
@@ -64,12 +68,12 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
     let real: Vec<String> =
         jobs.iter().map(Job::target).filter(|t| !t.is_simulated()).map(Target::word).collect();
     if !real.is_empty() {
-        ask_for(&question, &word_for(real), &args.gate, image.is_stdin(), cancel)?;
+        ask_for(&question, &word_for(real), &args.gate, image.is_stdin(), call)?;
     }
     let (image, jobs) = following(args, image, jobs);
     let board = Board::stderr(args.output.quiet);
     let held = Arc::new(Held::for_a_job(jobs.iter().all(|job| job.target().is_simulated())));
-    let shared = Shared { args, words, cancel, board: &board, held: &held };
+    let shared = Shared { args, call, board: &board, held: &held };
     let files = files_of(&jobs);
     for job in &jobs {
         // All are seen from the start on, in their order.
@@ -106,7 +110,7 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
 /// The targets that were named, and those that match.
 fn targets(args: &Flash) -> Result<Vec<OsString>> {
     let Some(ids) = &args.fleet.all_matching else { return Ok(args.targets.clone()) };
-    let found = matching::now(ids);
+    let found = plugged_in(ids);
     if found.is_empty() {
         return Err(Error::refused(format!("no disk that is plugged in is a USB device {ids}"))
             .hint("`lsusb` shows the numbers; `mediawriter devices` the disks"));
@@ -114,13 +118,18 @@ fn targets(args: &Flash) -> Result<Vec<OsString>> {
     Ok(found.into_iter().map(|facts| facts.path.into_os_string()).collect())
 }
 
+/// What is plugged in and has these numbers.
+pub(super) fn plugged_in(ids: &UsbIds) -> Vec<Facts> {
+    System::host().all().into_iter().filter(|facts| ids.match_disk(facts)).collect()
+}
+
 /// A job for each target. When one is refused, all that are refused are told, and nothing begins.
-fn jobs(
-    args: &Arc<Flash>,
+fn jobs<'a>(
+    args: &'a Flash,
     image: &Image,
     targets: &[OsString],
     cancel: &CancelToken,
-) -> Result<Vec<Job>> {
+) -> Result<Vec<Job<'a>>> {
     let composes = image.inspect()?.advice() == Advice::Compose;
     let job = |word: &OsString| {
         // What is composed for a target is read for it alone.
@@ -128,7 +137,7 @@ fn jobs(
         Job::new(args, own, word, BLOCK, cancel)
     };
     let (jobs, refused): (Vec<_>, Vec<_>) = targets.iter().map(job).partition(Result::is_ok);
-    let jobs: Vec<Job> = jobs.into_iter().flatten().collect();
+    let jobs: Vec<Job<'_>> = jobs.into_iter().flatten().collect();
     let refused: Vec<Error> = refused.into_iter().filter_map(Result::err).collect();
     let Some(first) = refused.first() else {
         return different(&jobs).map(|()| jobs);
@@ -140,7 +149,7 @@ fn jobs(
 }
 
 /// No two words name one target.
-fn different(jobs: &[Job]) -> Result<()> {
+fn different(jobs: &[Job<'_>]) -> Result<()> {
     let real: Vec<_> =
         jobs.iter().map(|job| (job.target().name(), job.target().storage())).collect();
     for (at, (name, storage)) in real.iter().enumerate() {
@@ -161,7 +170,7 @@ fn different(jobs: &[Job]) -> Result<()> {
 }
 
 /// What the files of each target are called by, each once: simulated sticks are all called the same.
-fn files_of(jobs: &[Job]) -> Vec<String> {
+fn files_of(jobs: &[Job<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for job in jobs {
         let name = short(&job.target().name());
@@ -172,7 +181,7 @@ fn files_of(jobs: &[Job]) -> Vec<String> {
     names
 }
 
-fn question(jobs: &[Job]) -> String {
+fn question(jobs: &[Job<'_>]) -> String {
     let Some(first) = jobs.first() else { return String::new() };
     if jobs.iter().any(Job::is_composed) {
         return jobs.iter().map(Job::question).collect::<Vec<_>>().join("\n");
@@ -205,7 +214,7 @@ fn word_for(mut words: Vec<String>) -> String {
 
 /// Has one reader read for all jobs whose image is the same. The image that stays knows what was
 /// stored on the way.
-fn following(args: &Flash, mut image: Image, jobs: Vec<Job>) -> (Image, Vec<Job>) {
+fn following<'a>(args: &Flash, mut image: Image, jobs: Vec<Job<'a>>) -> (Image, Vec<Job<'a>>) {
     if jobs.iter().any(Job::is_composed) {
         return (image, jobs);
     }
@@ -256,10 +265,10 @@ impl Shared<'_> {
 
     /// One target from opening to its record. `line`: how the board calls it; `files`: what its
     /// files are called by.
-    pub(super) fn one(&self, job: Job, line: &str, files: &str) -> End {
+    pub(super) fn one(&self, job: Job<'_>, line: &str, files: &str) -> End {
         let name = job.target().name();
         let mut row = self.board.row(line);
-        let opened = job.opened(self.words).and_then(|(job, opened)| {
+        let opened = job.claimed(None, self.call).and_then(|(job, opened)| {
             let transfer = job.transfer(&*opened.device)?;
             Ok((job, opened, transfer))
         });
@@ -269,13 +278,8 @@ impl Shared<'_> {
         };
         let output = self.output(files);
         let others = Among { screen: Box::new(row), held: Arc::clone(self.held) };
-        let session = Session::start_among(
-            ("flash", self.words),
-            output,
-            opened.clock.clone(),
-            (self.cancel.clone(), name.clone()),
-            others,
-        );
+        let call = self.call.with(output);
+        let session = Session::start_among("flash", &call, &opened.clock, name.clone(), others);
         let session = match session {
             Ok(session) => session,
             Err(error) => return self.never_began(name, error, &mut self.board.row(line)),
@@ -356,7 +360,7 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
         }
         0 => Ok(format!("all {total} targets written and flushed, not all verified")),
         some => Err(Error::new(
-            code_of(&failed),
+            Kind::of_all(failed.iter().filter_map(|end| end.kind)).unwrap_or(Kind::Internal),
             format!("{some} of {total} targets failed; {} are done", total - some),
         )),
     };
@@ -401,14 +405,6 @@ pub(super) fn finish(output: &Output, ends: &[End]) -> ExitCode {
     if ends.iter().any(lost) { exit(Kind::Io) } else { ExitCode::SUCCESS }
 }
 
-/// What all failures have in common; a signal before everything; else "could not complete".
-fn code_of(failed: &[&End]) -> Kind {
-    let mut kinds = failed.iter().filter_map(|end| end.kind);
-    let signal = kinds.clone().find(|kind| matches!(kind, Kind::Cancelled(_)));
-    let first = kinds.next().unwrap_or(Kind::Internal);
-    signal.unwrap_or_else(|| if kinds.all(|kind| kind == first) { first } else { Kind::Io })
-}
-
 /// The files that were asked for, one for each target: `run.json` becomes `run-sdb.json`.
 fn output_of(output: &Output, name: &str) -> Output {
     let own = |path: &Option<PathBuf>| path.as_ref().map(|path| with_name(path, name));
@@ -439,27 +435,6 @@ mod tests {
             ("x.tar.csv", "stick.img", "x.tar-stick.img.csv"),
         ] {
             assert_eq!(with_name(Path::new(path), &short(name)), Path::new(own));
-        }
-    }
-
-    #[test]
-    fn the_exit_code_says_what_all_failures_have_in_common() {
-        let end = |kind| End {
-            name: String::new(),
-            ending: ending(&Err(Error::new(kind, "x"))),
-            kind: Some(kind),
-            closed: None,
-        };
-        for (kinds, code) in [
-            (vec![Kind::MediaMismatch, Kind::MediaMismatch], 5),
-            (vec![Kind::MediaMismatch, Kind::Io], 1),
-            (vec![Kind::Refused, Kind::MediaMismatch], 1),
-            (vec![Kind::MediaMismatch, Kind::Cancelled(2), Kind::Io], 130),
-            (vec![Kind::Refused], 3),
-        ] {
-            let ends: Vec<End> = kinds.into_iter().map(end).collect();
-            let failed: Vec<&End> = ends.iter().collect();
-            assert_eq!(code_of(&failed).exit_code(), code);
         }
     }
 

@@ -1,15 +1,14 @@
 //! `flash`: look at the source, look at the targets, ask, write, prove.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use super::args::{DiscardWhen, Flash, Output};
-use super::open::{Target, Wish, ask, fits, resolve, usual_block};
+use super::call::Call;
+use super::open::{Target, Wish, fits, resolve, usual_block};
 use super::outputs::Outputs;
 use super::remote::with_suffix;
-use super::session::never_began;
 use super::source::{Image, Wanted};
 use super::usage;
 use super::windows::{self, Media};
@@ -27,42 +26,37 @@ use crate::windows::table::Device;
 
 mod job;
 mod many;
-pub(crate) mod matching;
 mod station;
 
 use job::Job;
-pub(super) use job::{eject, plan_word, see_partitions, spans};
+pub(super) use job::{plan_word, spans};
 
-pub(super) fn run(args: Flash, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let output = args.output.clone();
-    let started = check(&args).and_then(|()| outputs(&args, None).check()).and_then(|()| {
-        if args.fleet.station {
-            station::run(&Arc::new(args), words, &cancel)
-        } else if args.targets.len() > 1 || args.fleet.all_matching.is_some() {
-            many::run(&Arc::new(args), words, &cancel)
-        } else {
-            alone(&Arc::new(args), words, cancel)
-        }
-    });
-    started.or_else(|error| never_began(words, &output, error))
+pub(super) fn run(args: &Flash, call: &Call) -> Result<ExitCode> {
+    check(args)?;
+    outputs(args, None).check()?;
+    if args.fleet.station {
+        station::run(args, call)
+    } else if args.targets.len() > 1 || args.fleet.all_matching.is_some() {
+        many::run(args, call)
+    } else {
+        alone(args, call)
+    }
 }
 
 /// One target.
-fn alone(args: &Arc<Flash>, words: &[OsString], cancel: CancelToken) -> Result<ExitCode> {
-    let image = open(args, &cancel)?;
+fn alone(args: &Flash, call: &Call) -> Result<ExitCode> {
+    let image = open(args, &call.cancel)?;
     let word = args.targets.first().cloned().unwrap_or_default();
     let usual = usual_block(image.source().memory());
-    let job = Job::new(args, image, &word, usual, &cancel)?;
+    let job = Job::new(args, image, &word, usual, &call.cancel)?;
     if args.dry_run {
         ui::print(&format!("{}\nDry run: nothing was written.\n", job.question()));
         return Ok(ExitCode::SUCCESS);
     }
     // A file that was made for this run holds nothing.
-    if args.create.is_none() {
-        ask(&job.question(), job.target(), &args.gate, job.image().is_stdin(), &cancel)?;
-    }
-    let (job, opened) = job.opened(words)?;
-    job.run(&opened, words, cancel)
+    let question = args.create.is_none().then(|| job.question());
+    let (job, opened) = job.claimed(question, call)?;
+    job.run(&opened, call)
 }
 
 /// What the command line says of itself.

@@ -1,22 +1,21 @@
 //! `flash --station`: every stick of the given kind that is plugged in is written, until Ctrl-C. What
 //! is plugged in already, and what does not match, is never opened.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::job::Job;
-use super::many::{BLOCK, End, Shared, answering, finish};
-use super::matching::{self, UsbIds};
+use super::many::{BLOCK, End, Shared, answering, finish, plugged_in};
 use super::{judge_image, open, outputs, usage};
-use crate::cancel::CancelToken;
 use crate::cli::args::Flash;
+use crate::cli::call::Call;
 use crate::cli::open::ask_for;
 use crate::cli::session::Held;
 use crate::cli::source::Image;
 use crate::device::facts::{Facts, Identity};
+use crate::device::usb::UsbIds;
 use crate::error::{Error, Result};
 use crate::image::Advice;
 use crate::ui::{self, Board};
@@ -26,13 +25,13 @@ use crate::units::Bytes;
 /// the kernel has read its tables and its strings.
 const LOOK: Duration = Duration::from_millis(500);
 
-pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -> Result<ExitCode> {
+pub(super) fn run(args: &Flash, call: &Call) -> Result<ExitCode> {
     let Some(ids) = args.fleet.all_matching.clone() else {
         return Err(usage(
             "--station writes whatever is plugged in: say what, with --all-matching",
         ));
     };
-    let image = open(args, cancel)?;
+    let image = open(args, &call.cancel)?;
     let info = image.inspect()?;
     let composes = info.advice() == Advice::Compose;
     if !composes {
@@ -45,16 +44,16 @@ pub(super) fn run(args: &Arc<Flash>, words: &[OsString], cancel: &CancelToken) -
         ))
         .hint("store it in a file first (mediawriter download, or curl -o), and name the file"));
     }
-    let there = matching::now(&ids);
+    let there = plugged_in(&ids);
     let question = question(args, &image, &ids, there.len());
     if args.dry_run {
         ui::print(&format!("{question}\nDry run: nothing was written.\n"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask_for(&question, "station", &args.gate, image.is_stdin(), cancel)?;
+    ask_for(&question, "station", &args.gate, image.is_stdin(), call)?;
     let board = Board::stderr(args.output.quiet);
     let held = Arc::new(Held::for_a_job(false));
-    let shared = Shared { args, words, cancel, board: &board, held: &held };
+    let shared = Shared { args, call, board: &board, held: &held };
     board.say(&format!("station: waits for {ids}; Ctrl-C ends it"));
     let ends = answering(&board, || shared.attend(&ids, &image, composes, &there));
     board.close();
@@ -135,8 +134,8 @@ impl Shared<'_> {
         let mut ports = Ports::new(there);
         let mut count = 0_u32;
         thread::scope(|scope| {
-            while self.cancel.signal().is_none() {
-                for stick in ports.look(matching::now(ids)) {
+            while self.call.cancel.signal().is_none() {
+                for stick in ports.look(plugged_in(ids)) {
                     count += 1;
                     let (ends, number) = (&ends, count);
                     scope.spawn(move || {
@@ -155,12 +154,13 @@ impl Shared<'_> {
         let node = stick.facts.path.as_os_str();
         let own = || {
             if composes {
-                open(self.args, self.cancel)
+                open(self.args, &self.call.cancel)
             } else {
                 Ok(image.for_another(image.shared()))
             }
         };
-        let job = own().and_then(|image| Job::new(self.args, image, node, BLOCK, self.cancel));
+        let job =
+            own().and_then(|image| Job::new(self.args, image, node, BLOCK, &self.call.cancel));
         match job {
             // The node may have become another disk's meanwhile.
             Ok(job) if job.target().facts().identity() == stick.identity => {
