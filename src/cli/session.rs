@@ -11,6 +11,7 @@ use super::args::Output;
 use super::exit;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Ending, Event, Events, Observer, Span, run_observers};
 use crate::flow::Context;
 use crate::host::facts::{HostFacts, governor};
@@ -76,13 +77,12 @@ impl Held {
 
     fn describe(&self, record: &mut RunRecord) {
         record.host = HostFacts::read();
-        let remark = |code: &str, message: &Option<String>| {
-            message.clone().map(|message| Remark { code: code.to_owned(), message })
-        };
-        record.notes.extend(remark("no-sleep-lock", &self.not_awake));
+        let not_awake = self.not_awake.clone().map(Notice::NoSleepLock);
+        record.notes.extend(not_awake.map(Remark::from));
         // Without a bus both are missing for one reason, which is said once.
         if self.not_profile != self.not_awake {
-            record.notes.extend(remark("no-power-profile", &self.not_profile));
+            let not_profile = self.not_profile.clone().map(Notice::NoPowerProfile);
+            record.notes.extend(not_profile.map(Remark::from));
         }
         if self.real {
             let conditions = &mut record.conditions;

@@ -152,9 +152,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// One source file.
-struct Source {
+pub(crate) struct Source {
     /// Below the root of the repository.
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     text: String,
     /// Path of the module in the crate: `["device", "probe", "parse"]`.
     module: Vec<String>,
@@ -201,7 +201,7 @@ impl Source {
 
     /// The lines that ship, without comments and strings' contents being understood: a line that
     /// starts with `//` is a comment, and what follows ` // ` is one.
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let mut code = String::new();
         let mut lines = self.text.lines().peekable();
         while let Some(line) = lines.next() {
@@ -227,7 +227,7 @@ fn everything() -> impl Iterator<Item = Source> {
 }
 
 /// The files of src/ that are part of the program: those not declared under `#[cfg(test)]`.
-fn shipped() -> Vec<Source> {
+pub(crate) fn shipped() -> Vec<Source> {
     let all = rust_files("src");
     let mut tests_only: Vec<Vec<String>> = Vec::new();
     for source in &all {

@@ -26,6 +26,7 @@ use crate::device::policy::Purpose;
 use crate::device::power;
 use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Span, Verdict};
 use crate::flow::Transfer;
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
@@ -297,7 +298,7 @@ impl Job {
             _ => Ok(flashed),
         });
         let done = done.and_then(|flashed| self.finish(flashed, device, session));
-        keep(&self.image, done, |kept| session.cx.events.note("kept", kept))
+        keep(&self.image, done, |kept| session.cx.events.tell(Notice::Kept(kept)))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
@@ -315,36 +316,23 @@ impl Job {
             });
         });
         if !device.geometry().direct {
-            session.cx.events.warn(
-                "no-direct-io",
-                format!(
-                    "{} refuses O_DIRECT: synchronous writes and dropped caches take its place",
-                    self.target.name()
-                ),
-            );
+            session.cx.events.tell(Notice::NoDirectIo { target: self.target.name() });
         }
         let backup = self.info.table.as_ref().and_then(|table| table.backup_gpt);
         if let Some(at) = backup.filter(|at| at + 4096 < device.geometry().size) {
-            session.cx.events.note(
-                "backup-gpt-inside",
-                format!(
-                    "the image's backup partition table lies at {}, not at the end of this larger medium; \
-                     kernels and tools may say so, it boots all the same",
-                    Bytes(at)
-                ),
-            );
+            session.cx.events.tell(Notice::BackupGptInside { at });
         }
         for word in self.windows.iter().flat_map(|media| &media.words) {
-            session.cx.events.note("windows", word.clone());
+            session.cx.events.tell(Notice::Windows(word.clone()));
         }
         if let Some(map) = self.image.map() {
             session.cx.events.emit(Event::BlockMap(map.clone()));
         }
         for note in self.image.notes() {
-            session.cx.events.note("origin", note.clone());
+            session.cx.events.tell(Notice::Origin(note.clone()));
         }
         for warning in &self.warnings {
-            session.cx.events.warn("before-write", warning.clone());
+            session.cx.events.tell(Notice::BeforeWrite(warning.clone()));
         }
     }
 
@@ -443,25 +431,21 @@ pub(in crate::cli) fn see_partitions(device: &dyn BlockDevice, session: &Session
     match answer {
         Ok(()) => {}
         // A loop device without partition scanning, a device that is gone: nothing to see.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)
+            ) => {}
         // It is for root (CAP_SYS_ADMIN); udev does it as soon as the stick is closed.
         Err(e) if e.raw_os_error() == Some(libc::EACCES) && labels::udev_runs() => {}
-        Err(e) => session.cx.events.note(
-            "partitions-not-reread",
-            format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
-        ),
+        Err(e) => session.cx.events.tell(Notice::PartitionsNotReread { why: e.to_string() }),
     }
 }
 
 pub(in crate::cli) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
-    match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
-        Ok(what) => session.cx.events.note("ejected", what),
-        Err(e) => session.cx.events.warn(
-            "not-ejected",
-            format!(
-                "{} could not be ejected ({e}); everything is flushed, it can be pulled out",
-                session.cx.target
-            ),
-        ),
-    }
+    let done = power::take_off(device, facts).or_else(|error| rootless::eject(facts, error));
+    session.cx.events.tell(match done {
+        Ok(what) => Notice::Ejected(what),
+        Err(e) => Notice::NotEjected { target: session.cx.target.clone(), why: e.to_string() },
+    });
 }
