@@ -15,9 +15,11 @@ use crate::units::{Bytes, Rate};
 
 pub mod capacity;
 pub mod measure;
+pub mod notice;
 
 use capacity::Capacity;
 use measure::{Measured, Test};
+use notice::Notice;
 
 /// A step of a job with a time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -502,14 +504,9 @@ impl Events {
         self.0.send(event).ok();
     }
 
-    /// Emits a warning.
-    pub fn warn(&self, code: &str, message: impl Into<String>) {
-        self.emit(Event::Warning { code: code.to_owned(), message: message.into() });
-    }
-
-    /// Emits a note.
-    pub fn note(&self, code: &str, message: impl Into<String>) {
-        self.emit(Event::Note { code: code.to_owned(), message: message.into() });
+    /// Emits a note or a warning.
+    pub fn tell(&self, notice: Notice) {
+        self.emit(notice.into());
     }
 }
 

@@ -13,10 +13,10 @@ use super::{Plan, Step, write_same};
 use crate::device::{BlockDevice, Discard};
 use crate::error::{Error, Kind, Result};
 use crate::event::measure::{Direction, Measured, Test};
+use crate::event::notice::Notice;
 use crate::event::{Event, Phase, Span};
 use crate::flow::{Context, discard, guard};
 use crate::meter::Meter;
-use crate::units::Bytes;
 
 /// More than this share of foreign I/O spoils a measurement.
 const FOREIGN: f64 = 0.02;
@@ -52,7 +52,7 @@ pub fn run(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<()> {
         })
     })?;
     if cx.clock.slept().saturating_sub(slept) > Duration::from_secs(1) {
-        cx.events.warn("slept", "the computer slept during the measurement: do not compare it");
+        cx.events.tell(Notice::SleptMeasuring);
     }
     if wrong > 0 {
         return Err(Error::new(
@@ -188,28 +188,14 @@ impl Bench<'_> {
         if let Some(witness) = witness {
             let apart = witness.abs_diff(bytes) as f64;
             if apart > bytes as f64 * FOREIGN && apart > 1e6 {
-                events.warn(
-                    "foreign-io",
-                    format!(
-                        "{}: the kernel counted {} on the device, the test moved {}: somebody else uses it",
-                        test.name,
-                        Bytes(witness),
-                        Bytes(bytes)
-                    ),
-                );
+                let test = test.name.clone();
+                events.tell(Notice::ForeignIo { test, counted: witness, moved: bytes });
             }
         }
         if let Some(generator) = generator
             && (generator as f64) < 3.0 * rate
         {
-            events.note(
-                "generator",
-                format!(
-                    "{}: data is made at {} a second here, less than 3 times what was written; the processor may have limited it",
-                    test.name,
-                    Bytes(generator)
-                ),
-            );
+            events.tell(Notice::Generator { test: test.name.clone(), rate: generator });
         }
     }
 

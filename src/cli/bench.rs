@@ -24,6 +24,7 @@ use crate::device::policy::Purpose;
 use crate::device::probe::System;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::measure::Test;
+use crate::event::notice::Notice;
 use crate::host::invoker::Invoker;
 use crate::image::live_layout;
 use crate::report::record;
@@ -209,7 +210,7 @@ fn measure(
         record.labels.clone_from(labels);
     });
     if let Some(warning) = link_warning(&target.facts()) {
-        session.cx.events.warn("link", warning);
+        session.cx.events.tell(Notice::Link(warning));
     }
     let done = crate::bench::run(device, &plan, &session.cx);
     if plan.destroys {

@@ -6,7 +6,7 @@ use std::io;
 use super::args::Output;
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use crate::event::{Event, Observer as _};
+use crate::event::{Ending, Event, Observer as _, Span};
 use crate::report::without_secrets;
 use crate::time::wall_clock;
 use crate::ui::JsonLines;
@@ -35,7 +35,17 @@ impl Call {
         if self.output.json {
             let stdout = Box::new(io::stdout());
             let mut lines = JsonLines::new(stdout, &self.text(), &wall_clock(), None);
-            lines.on(&Event::Finished(super::session::failed(error)));
+            lines.on(&Event::Finished(failed(error)));
         }
+    }
+}
+
+/// How a run that failed ends, for whoever watches.
+pub(super) fn failed(error: &Error) -> Ending {
+    Ending {
+        exit_code: error.kind().exit_code(),
+        message: error.message(),
+        hint: error.advice().map(str::to_owned),
+        place: error.place().map(|place| Span { offset: place.offset, len: place.len }),
     }
 }

@@ -37,6 +37,7 @@ use crate::device::storage::Storage;
 use crate::device::target::{Kind, check_path};
 use crate::digest::ranges;
 use crate::error::{Context as _, Error, Kind as ErrorKind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Flashed, Plan as FlashPlan, flash};
 use crate::image::{Degree, ImageInfo, inspect, sector_size_conflict};
@@ -219,12 +220,12 @@ impl Source {
         if let Some(frozen) = &frozen {
             for at in frozen.places() {
                 let at = printable_path(at);
-                events.note("frozen", format!("{at} is frozen until the source is read; if this program is killed: fsfreeze --unfreeze {at}"));
+                events.tell(Notice::Frozen { at });
             }
             plan = self.planned(args, target)?.1;
         }
         for word in &plan.words {
-            events.note("clone", word.clone());
+            events.tell(Notice::Clone(word.clone()));
         }
         let image = DeviceImage::new(Arc::clone(&self.device), &self.name(), plan, frozen)?;
         image.attend(events);
@@ -398,7 +399,7 @@ impl<'a> Job<'a> {
             });
         });
         for warning in &self.warnings {
-            session.cx.events.warn("before-write", warning.clone());
+            session.cx.events.tell(Notice::BeforeWrite(warning.clone()));
         }
     }
 

@@ -23,6 +23,7 @@ use crate::device::file::FileDevice;
 use crate::device::handle::Access;
 use crate::device::mask::Mask;
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Span, Verdict};
 use crate::flow::flash::{DiscardMode, Plan as FlashPlan, flash};
 use crate::flow::save::{check, save};
@@ -127,7 +128,7 @@ impl<'a> Job<'a> {
 
     fn work(&self, session: &Session) -> Result<String> {
         for warning in &self.warnings {
-            session.cx.events.warn("before-write", warning.clone());
+            session.cx.events.tell(Notice::BeforeWrite(warning.clone()));
         }
         session.edit(|record| record.source = Some(self.source.record(&self.plan)));
         let image = self.source.image(self.args, (&self.plan, None), session)?;

@@ -20,6 +20,7 @@ use crate::cancel::CancelToken;
 use crate::digest::{Digest, FileHasher, FileRead, Trailing};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::event::Event;
+use crate::event::notice::Notice;
 use crate::flow::download::download;
 use crate::flow::verify::check_file;
 use crate::host::invoker::Invoker;
@@ -138,7 +139,7 @@ impl Plan<'_> {
             });
         });
         for note in &self.remote.known.notes {
-            session.cx.events.note("origin", note.clone());
+            session.cx.events.tell(Notice::Origin(note.clone()));
         }
         let done = self.fetch(args, &session);
         Ok(session.end(&done))
@@ -176,10 +177,7 @@ impl Plan<'_> {
             && fetched.resumed
         {
             // What an earlier run left may have been of another file.
-            session.cx.events.warn(
-                "from-zero",
-                format!("{}; a part of it was there before: once more from zero", error.message()),
-            );
+            session.cx.events.tell(Notice::WrongPart { why: error.message() });
             forget(&part, self.invoker)?;
             fetched = download(&job, &session.cx)?;
             with_sha512(&mut fetched, &part, &self.remote.known.published)?;

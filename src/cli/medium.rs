@@ -10,6 +10,7 @@ use super::session::Session;
 use crate::device::BlockDevice;
 use crate::device::facts::Facts;
 use crate::device::power;
+use crate::event::notice::Notice;
 use crate::ui::devices::{Verdict, detail};
 use crate::units::Bytes;
 
@@ -44,12 +45,7 @@ pub(super) fn describe(session: &Session, target: &Target, device: &dyn BlockDev
 /// Speeds through the kernel's cache are no speeds of the medium.
 pub(super) fn warn_without_direct_io(session: &Session, device: &dyn BlockDevice, name: &str) {
     if !device.geometry().direct {
-        session.cx.events.warn(
-            "no-direct-io",
-            format!(
-                "{name} refuses O_DIRECT: synchronous writes and dropped caches take its place"
-            ),
-        );
+        session.cx.events.tell(Notice::NoDirectIo { target: name.to_owned() });
     }
 }
 
@@ -67,26 +63,22 @@ pub(super) fn reread_partition_table(device: &dyn BlockDevice, session: &Session
     match answer {
         Ok(()) => {}
         // A loop device without partition scanning, a device that is gone: nothing to see.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)) => {}
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::EINVAL | libc::ENXIO | libc::ENODEV | libc::ENOTTY)
+            ) => {}
         // It is for root (CAP_SYS_ADMIN); udev does it as soon as the stick is closed.
         Err(e) if e.raw_os_error() == Some(libc::EACCES) && labels::udev_runs() => {}
-        Err(e) => session.cx.events.note(
-            "partitions-not-reread",
-            format!("the kernel did not read the new partition table ({e}); unplug the stick and plug it in again"),
-        ),
+        Err(e) => session.cx.events.tell(Notice::PartitionsNotReread { why: e.to_string() }),
     }
 }
 
 /// Takes it off the bus; whether that worked changes nothing of the verdict.
 pub(super) fn eject(device: &dyn BlockDevice, facts: &Facts, session: &Session) {
-    match power::take_off(device, facts).or_else(|error| rootless::eject(facts, error)) {
-        Ok(what) => session.cx.events.note("ejected", what),
-        Err(e) => session.cx.events.warn(
-            "not-ejected",
-            format!(
-                "{} could not be ejected ({e}); everything is flushed, it can be pulled out",
-                session.cx.target
-            ),
-        ),
-    }
+    let done = power::take_off(device, facts).or_else(|error| rootless::eject(facts, error));
+    session.cx.events.tell(match done {
+        Ok(what) => Notice::Ejected(what),
+        Err(e) => Notice::NotEjected { target: session.cx.target.clone(), why: e.to_string() },
+    });
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::args::Output;
-use super::call::Call;
+use super::call::{Call, failed};
 use super::exit;
 use crate::error::{Error, Kind, Result};
-use crate::event::{Ending, Event, Events, Observer, Span, run_observers};
+use crate::event::notice::Notice;
+use crate::event::{Ending, Event, Events, Observer, run_observers};
 use crate::flow::Context;
 use crate::host::facts::{HostFacts, governor};
 use crate::host::inhibit::{Inhibitor, inhibit};
@@ -75,13 +76,12 @@ impl Held {
 
     fn describe(&self, record: &mut RunRecord) {
         record.host = HostFacts::read();
-        let remark = |code: &str, message: &Option<String>| {
-            message.clone().map(|message| Remark { code: code.to_owned(), message })
-        };
-        record.notes.extend(remark("no-sleep-lock", &self.not_awake));
+        let not_awake = self.not_awake.clone().map(Notice::NoSleepLock);
+        record.notes.extend(not_awake.map(Remark::from));
         // Without a bus both are missing for one reason, which is said once.
         if self.not_profile != self.not_awake {
-            record.notes.extend(remark("no-power-profile", &self.not_profile));
+            let not_profile = self.not_profile.clone().map(Notice::NoPowerProfile);
+            record.notes.extend(not_profile.map(Remark::from));
         }
         if self.real {
             let conditions = &mut record.conditions;
@@ -272,15 +272,6 @@ pub(super) fn ending(result: &Result<String>) -> Ending {
     match result {
         Ok(message) => Ending { exit_code: 0, message: message.clone(), hint: None, place: None },
         Err(error) => failed(error),
-    }
-}
-
-pub(super) fn failed(error: &Error) -> Ending {
-    Ending {
-        exit_code: error.kind().exit_code(),
-        message: error.message(),
-        hint: error.advice().map(str::to_owned),
-        place: error.place().map(|place| Span { offset: place.offset, len: place.len }),
     }
 }
 

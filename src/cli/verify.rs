@@ -25,6 +25,7 @@ use crate::device::policy::Purpose;
 use crate::digest::Digest;
 use crate::digest::ranges::Mapped;
 use crate::error::{Context as _, Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{BlockMap, Event, Span, Verdict};
 use crate::flow::flash::mismatch;
 use crate::flow::repair::{Repaired, repair};
@@ -174,7 +175,7 @@ fn work(
         session.cx.events.emit(Event::BlockMap(map));
     }
     if let Truth::Image(image, _) = truth {
-        image.notes().iter().for_each(|note| session.cx.events.note("origin", note.clone()));
+        image.notes().iter().for_each(|note| session.cx.events.tell(Notice::Origin(note.clone())));
     }
     let known = OnceCell::new();
     let find = |span: Span| {
@@ -291,13 +292,7 @@ fn warn_of_mounts(target: &Target, session: &Session) {
     });
     let mounts: Vec<String> = mounts.collect();
     if !mounts.is_empty() {
-        session.cx.events.warn(
-            "mounted",
-            format!(
-                "mounted at {}: an operating system may have changed it since it was written",
-                mounts.join(", ")
-            ),
-        );
+        session.cx.events.tell(Notice::Mounted { places: mounts.join(", ") });
     }
 }
 

@@ -17,6 +17,7 @@ use crate::device::BlockDevice;
 use crate::device::look::Look;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Phase, Verdict};
 use crate::flow::Context;
 use crate::image::ReadAt;
@@ -369,26 +370,17 @@ pub(super) fn find_files(media: &Media, device: &dyn BlockDevice, cx: &Context) 
     let plan = &media.plan;
     if media.ntfs.is_some() {
         let files = plan.files.len();
-        cx.events.note(
-            "files",
-            format!("all {files} files were found in the NTFS volume before it was written, and every cluster in use was read back"),
-        );
+        cx.events.tell(Notice::FilesFoundBefore { files });
         return Ok(());
     }
     let wrong = cx.timed(Phase::Files, |meter| {
         misplaced(&Counted { medium: Look(device), meter }, plan.start, &plan.files)
     })?;
     if wrong.is_empty() {
-        cx.events.note(
-            "files",
-            format!(
-                "all {} files were found by the directories on the medium, each at the place whose bytes were read back",
-                plan.files.len()
-            ),
-        );
+        cx.events.tell(Notice::FilesFound { files: plan.files.len() });
         return Ok(());
     }
-    wrong.iter().take(TOLD).for_each(|why| cx.events.warn("file", printable(why)));
+    wrong.iter().take(TOLD).for_each(|why| cx.events.tell(Notice::Misplaced(printable(why))));
     Err(Error::new(
         Kind::MediaMismatch,
         format!("{} files are not where they were written", wrong.len()),
@@ -461,10 +453,7 @@ fn judge(report: &Report, bytes: u64, cx: &Context) -> Verdict {
             }
         });
     }
-    for (system, code, words) in [
-        (true, "system-files", "made by an operating system, which is no damage"),
-        (false, "other-files", "not on the ISO: added when the stick was made, or since"),
-    ] {
+    for system in [true, false] {
         let extras: Vec<String> = report
             .extras
             .iter()
@@ -472,11 +461,12 @@ fn judge(report: &Report, bytes: u64, cx: &Context) -> Verdict {
             .map(|extra| printable(&extra.path))
             .collect();
         if let Some(first) = extras.first() {
-            let more = match extras.len() - 1 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            cx.events.note(code, format!("{first}{more}: {words}"));
+            let (first, more) = (first.clone(), extras.len() - 1);
+            cx.events.tell(if system {
+                Notice::SystemFiles { first, more }
+            } else {
+                Notice::OtherFiles { first, more }
+            });
         }
     }
     if findings.is_empty() {

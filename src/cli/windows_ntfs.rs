@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::windows::listed;
 use crate::cancel::CancelToken;
 use crate::error::{Context as _, Error, Result};
+use crate::event::notice::Notice;
 use crate::flow::Context;
 use crate::host::ntfs3g::{Shape, Tools};
 use crate::image::ReadAt;
@@ -92,26 +93,18 @@ impl Unmade {
     /// Makes the volume, and the image with it.
     pub(super) fn make(&self, cx: &Context) -> Result<ComposedSource> {
         let folder = printable_path(&self.folder);
-        cx.events.note(
-            "ntfs",
-            format!("making the NTFS volume in {folder}; the target is not written yet"),
-        );
+        cx.events.tell(Notice::NtfsBegins { folder });
         let begin = cx.clock.now();
         let fill = |root: &Path| fill(root, &self.draft, &cx.cancel);
         let volume = self.tools.make(&self.folder, &self.shape, &cx.cancel, fill)?;
         let filled = cx.clock.now();
         cx.cancel.check()?;
         let plan = self.draft.plan(volume)?;
-        let seconds = |time: Duration| time.as_secs_f64();
-        cx.events.note(
-            "ntfs",
-            format!(
-                "filled in {:.1} s; each of {} files compared with the ISO in {:.1} s",
-                seconds(filled.saturating_sub(begin)),
-                plan.files.len(),
-                seconds(cx.clock.now().saturating_sub(filled))
-            ),
-        );
+        cx.events.tell(Notice::NtfsMade {
+            filled: filled.saturating_sub(begin),
+            files: plan.files.len(),
+            compared: cx.clock.now().saturating_sub(filled),
+        });
         ComposedSource::new(&plan, Arc::clone(&self.disc), &self.name)
     }
 }

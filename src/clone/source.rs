@@ -16,10 +16,10 @@ use crate::device::{BlockDevice, full};
 use crate::digest::ranges::Mapped;
 use crate::error::{Error, Kind, Result};
 use crate::event::Events;
+use crate::event::notice::Notice;
 use crate::image::ReadAt;
 use crate::source::{Source, SourceInfo};
 use crate::sys::buffer::AlignedBuf;
-use crate::units::spoken;
 
 /// Bytes of one read: the kernel makes a queue of requests of it, so the device is never idle.
 const PIECE: u64 = 4 << 20;
@@ -100,10 +100,9 @@ impl Inner {
         let Some(frozen) = frozen else { return };
         let thawed = frozen.thaw();
         if let Some(events) = events {
-            let took = spoken(thawed.took);
-            events.note("thawed", format!("the source's filesystems were frozen for {took}"));
+            events.tell(Notice::Thawed { took: thawed.took });
             for failure in thawed.failed {
-                events.warn("not-thawed", failure);
+                events.tell(Notice::NotThawed(failure));
             }
         }
     }

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::Context;
 use crate::device::{BlockDevice, Discard, full};
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Phase, Span};
 use crate::meter::while_ticking;
 use crate::sys::buffer::AlignedBuf;
-use crate::units::{GIB, MIB, Rate, spoken};
+use crate::units::{GIB, MIB, Rate};
 
 /// What to discard and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,16 +102,12 @@ pub fn discard(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Di
     result?;
     let done = Span { offset: range.offset, len: at - range.offset };
     if abandoned {
-        cx.events.warn(
-            "discard-abandoned",
-            format!(
-                "discarding was given up after {}: {} of {} done; it runs at {}",
-                spoken(totals.took()),
-                crate::event::size(done.len),
-                crate::event::size(range.len),
-                totals.rate()
-            ),
-        );
+        cx.events.tell(Notice::DiscardAbandoned {
+            took: totals.took(),
+            done: done.len,
+            wanted: range.len,
+            rate: totals.rate(),
+        });
     }
     warn_of_zero_filling(plan.how, done.len, totals.took(), cx);
     Ok(Discarded { done, left_alone: plan.range.len - range.len, nanos: totals.nanos, abandoned })
@@ -126,13 +123,7 @@ fn inward(range: Span, granule: u64, size: u64) -> Span {
 fn warn_of_zero_filling(how: Discard, bytes: u64, took: Duration, cx: &Context) {
     let rate = Rate::of(bytes, took);
     if how == Discard::Trim && took > Duration::from_secs(2) && rate.bytes_per_second < ZERO_FILL {
-        cx.events.warn(
-            "discard-slow",
-            format!(
-                "discarding ran at {rate}, a speed of writing: the device or its driver seems to fill \
-                 with zeros instead of unmapping"
-            ),
-        );
+        cx.events.tell(Notice::DiscardSlow { rate });
     }
 }
 

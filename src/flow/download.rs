@@ -7,10 +7,10 @@ use crossbeam_channel::{Receiver, unbounded};
 use super::{Context, internal};
 use crate::error::Result;
 use crate::event::Phase;
+use crate::event::notice::Notice;
 use crate::meter::{Meter, while_ticking};
 use crate::source::http::download::{Fetched, Job, Told, download as fetch};
 use crate::source::http::transfer::Remark;
-use crate::units::{Bytes, spoken};
 
 /// Downloads what is missing of a file. It is whole afterwards, and not compared with anything.
 pub fn download(job: &Job<'_>, cx: &Context) -> Result<Fetched> {
@@ -25,10 +25,7 @@ pub fn download(job: &Job<'_>, cx: &Context) -> Result<Fetched> {
             next = match said {
                 Told::Begins { total, have } => {
                     if have > 0 {
-                        cx.events.note(
-                            "resumed",
-                            format!("{} are there already, going on behind them", Bytes(have)),
-                        );
+                        cx.events.tell(Notice::Resumed { have });
                     }
                     let total = total.map(|total| total.saturating_sub(have));
                     let meter = cx.meter(Phase::Download, total);
@@ -64,7 +61,7 @@ fn count(told: &Receiver<Told>, meter: &Meter, cx: &Context) -> Option<Told> {
 
 fn remark(said: &Told, cx: &Context) {
     match said {
-        Told::FromZero { why } => cx.events.warn("from-zero", format!("{why}; starting from zero")),
+        Told::FromZero { why } => cx.events.tell(Notice::FromZero { why: why.clone() }),
         Told::Remark(said) => say(said, cx),
         Told::Begins { .. } | Told::Bytes(_) => {}
     }
@@ -72,16 +69,9 @@ fn remark(said: &Told, cx: &Context) {
 
 /// A remark of a transfer as an event.
 pub fn say(said: &Remark, cx: &Context) {
-    match said {
-        Remark::Again { why, wait } => {
-            cx.events.note("again", format!("{why}; trying again in {}", spoken(*wait)));
-        }
-        Remark::Alone { why } => {
-            cx.events.note("one-connection", format!("{why}; continuing with one connection"));
-        }
-        Remark::NoParts => cx.events.warn(
-            "no-parts",
-            "the server does not support resume: it sends the file from its start, and what is there is skipped",
-        ),
-    }
+    cx.events.tell(match said {
+        Remark::Again { why, wait } => Notice::Again { why: why.clone(), wait: *wait },
+        Remark::Alone { why } => Notice::OneConnection { why: why.clone() },
+        Remark::NoParts => Notice::NoParts,
+    });
 }

@@ -18,9 +18,10 @@ use crate::device::{BlockDevice, Discard};
 use crate::digest::chunks::StoredMap;
 use crate::digest::ranges::{self, ImageDigest};
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Phase, Span, Verdict};
 use crate::source::{Published, Source};
-use crate::units::{MIB, spoken};
+use crate::units::MIB;
 
 /// Whether blocks are given back before the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +122,7 @@ fn steps(
     let Written { digest, map, prefixes, held } =
         write::write(source, whole, out, (phase, &plan.transfer), cx)?;
     if let Some(sparse) = &sparse {
-        cx.events.note(
-            "zeros-not-sent",
-            format!("{} of zeros were not sent as data", crate::units::Bytes(sparse.skipped())),
-        );
+        cx.events.tell(Notice::ZerosNotSent { bytes: sparse.skipped() });
     }
     if map.is_empty() {
         return Err(Error::refused(format!("the image {} is empty", source.info().name)));
@@ -205,10 +203,7 @@ fn settle(device: &dyn BlockDevice, cx: &Context) -> Result<()> {
     })?;
     let took = cx.clock.now().saturating_sub(start);
     if took > Duration::from_millis(500) {
-        cx.events.note(
-            "settled",
-            format!("waited {} for data of an earlier write to reach {}", spoken(took), cx.target),
-        );
+        cx.events.tell(Notice::Settled { took, target: cx.target.clone() });
     }
     Ok(())
 }
@@ -222,8 +217,7 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Opti
     let budget = match plan.discard {
         DiscardMode::Never => return Ok(None),
         DiscardMode::Auto(_) if geometry.discard_granularity == 0 => {
-            cx.events
-                .note("discard-unsupported", format!("{} offers no discard: skipped", cx.target));
+            cx.events.tell(Notice::DiscardUnsupported { target: cx.target.clone() });
             return Ok(None);
         }
         DiscardMode::Auto(budget) => Some(budget),
@@ -240,10 +234,7 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Opti
         Err(error) if plan.discard == DiscardMode::Always => Err(error),
         Err(error) if matches!(error.kind(), Kind::Cancelled(_)) || !device.present() => Err(error),
         Err(error) => {
-            cx.events.warn(
-                "discard-failed",
-                format!("discard failed, going on without: {}", error.message()),
-            );
+            cx.events.tell(Notice::DiscardFailed { why: error.message() });
             Ok(None)
         }
     }
@@ -253,8 +244,7 @@ fn give_back(device: &dyn BlockDevice, plan: &Plan, cx: &Context) -> Result<Opti
 fn after_sleep(device: &dyn BlockDevice, slept_before: Duration, cx: &Context) -> Result<()> {
     let slept = cx.clock.slept().saturating_sub(slept_before);
     if slept > Duration::from_secs(1) {
-        cx.events
-            .warn("slept", format!("the computer slept for {} during the write", spoken(slept)));
+        cx.events.tell(Notice::SleptWriting { slept });
         cx.still_the_same(device)?;
     }
     Ok(())

@@ -19,6 +19,7 @@ use crate::digest::chunks::{Builder, ChunkMap, LEAF, Tag, level_for, tag};
 use crate::digest::prefixes::Prefixes;
 use crate::digest::ranges::{self, ImageHasher, Mapped};
 use crate::error::{Error, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Phase, Span};
 use crate::meter::{IoSize, Meter, while_ticking};
 
@@ -157,11 +158,8 @@ pub fn read_back(
     crew.result()?;
     let counted =
         before.zip(device.kernel_counters()).map(|(then, now)| now.0.wrapping_sub(then.0));
-    if let Some(counted) = counted {
-        cx.events.note(
-            "kernel-counters",
-            format!("the kernel counted {counted} bytes read from the device"),
-        );
+    if let Some(bytes) = counted {
+        cx.events.tell(Notice::KernelCounters { bytes });
     }
     let counted = counted.filter(|counted| *counted < device.fetches(0, len));
     Ok(ReadBack { sha256, map, compared, unreadable: salvage.finish(len), counted })

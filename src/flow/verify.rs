@@ -12,6 +12,7 @@ use crate::digest::chunks::{Builder, ChunkMap, level_for};
 use crate::digest::ranges::{self, ImageDigest, ImageHasher, Mapped};
 use crate::digest::{Digest, FileRead, Sha256};
 use crate::error::{Error, Kind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Span, Verdict};
 use crate::source::{Published, Source, bmap};
 use crate::units::Bytes;
@@ -110,10 +111,7 @@ pub(super) fn against_image(
     } else {
         // How much of the medium is to be read is known when the image has been.
         fits(device, source.at_least().unwrap_or(0), cx)?;
-        cx.events.note(
-            "image-first",
-            format!("the size of {} is not known: it is read first", source.info().name),
-        );
+        cx.events.tell(Notice::ImageFirst { image: source.info().name.clone() });
         let room = device.geometry().size;
         let image = map_source(source, whole, (level, room), &given_up, cx)?;
         let seen = read_back(device, wanted(image.0.len()), transfer, cx)?;
@@ -182,14 +180,8 @@ pub(super) fn check_source(
             sha512: file.sha512.map(|digest| digest.to_string()),
         });
         if file.trailing.data {
-            cx.events.warn(
-                "trailing-bytes",
-                format!(
-                    "{} ends with {} bytes that belong to no compressed member; they were left out",
-                    source.info().name,
-                    file.trailing.bytes
-                ),
-            );
+            let (file, bytes) = (source.info().name.clone(), file.trailing.bytes);
+            cx.events.tell(Notice::TrailingBytes { file, bytes });
         }
     }
     let file_has = |wanted: Digest| match (&file, wanted) {

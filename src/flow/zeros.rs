@@ -11,6 +11,7 @@ use crate::device::sparse::Zeros;
 use crate::device::{BlockDevice, Discard, full};
 use crate::error::Result;
 use crate::event::Span;
+use crate::event::notice::Notice;
 use crate::sys::buffer::AlignedBuf;
 use crate::units::MIB;
 
@@ -23,29 +24,18 @@ pub(super) fn prove(
     if let Some(range) = discarded.filter(|range| range.len > 0) {
         let samples = sample(device, range, cx)?;
         if samples.taken > 0 && samples.zero == samples.taken {
-            cx.events.note(
-                "sparse",
-                format!(
-                    "what was discarded reads as zeros in {} places of {}: runs of zeros are not written there",
-                    samples.zero, samples.taken
-                ),
-            );
+            let (zero, taken) = (samples.zero, samples.taken);
+            cx.events.tell(Notice::ReadsAsZeros { zero, taken });
             return Ok(Some(Zeros::AreThere(range.offset..range.end())));
         }
     }
     // What went wrong with the attempt does not matter: zeros are data then.
     if zeroes_by_itself(device).unwrap_or(false) {
-        cx.events.note(
-            "sparse",
-            "the device zeroes blocks itself (tried and read): runs of zeros are left to it",
-        );
+        cx.events.tell(Notice::ZeroesItself);
         return Ok(Some(Zeros::MadeByDevice));
     }
     cx.cancel.check()?;
-    cx.events.note(
-        "not-sparse",
-        format!("{} was not seen to zero blocks by itself: zeros are written", cx.target),
-    );
+    cx.events.tell(Notice::NotSparse { target: cx.target.clone() });
     Ok(None)
 }
 

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::event::notice::Notice;
 use crate::event::{Consumed, Event, Events, Phase, PhaseTotals, Sample};
 use crate::time::Clock;
 use crate::units::Rate;
@@ -171,7 +172,8 @@ impl Meter {
             }
             if let Some(slowed) = state.slowdown.as_mut().and_then(|slowdown| slowdown.feed(&row)) {
                 let left = self.total.map(|total| total.saturating_sub(state.sampler.bytes()));
-                self.events.note("slowed-down", slowed.sentence(left));
+                let Slowed { at_bytes: at, before, after } = slowed;
+                self.events.tell(Notice::SlowedDown { at, before, after, left });
             }
         }
     }

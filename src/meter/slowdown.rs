@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::series::{nearest_rank, speed};
 use crate::event::Sample;
-use crate::units::{Bytes, Rate, spoken};
 
 /// Rows that the speed before is known from, at least and at most.
 const REFERENCE: std::ops::RangeInclusive<usize> = 5..=30;
@@ -48,23 +47,6 @@ pub struct Slowed {
     pub before: u64,
     /// Mean of the seconds since.
     pub after: u64,
-}
-
-impl Slowed {
-    /// In a sentence. `left` is what remains to be written, where that is known.
-    pub fn sentence(&self, left: Option<u64>) -> String {
-        let rate = |speed: u64| Rate { bytes_per_second: speed as f64 };
-        let estimate = left.filter(|_| self.after > 0).map_or_else(String::new, |left| {
-            let time = Duration::from_secs_f64(left as f64 / self.after as f64);
-            format!("; new estimate at this speed: {} to go", spoken(time))
-        });
-        format!(
-            "slowed down at {}: {} before, {} now; its cache is probably full{estimate}",
-            Bytes(self.at_bytes),
-            rate(self.before),
-            rate(self.after)
-        )
-    }
 }
 
 impl Slowdown {
@@ -245,16 +227,5 @@ mod tests {
         assert_eq!(fed(two).len(), 2);
         let many = (0..12).flat_map(|step| vec![4_000_000 >> (step * 2); 15]);
         assert_eq!(fed(many).len(), usize::from(TOLD));
-    }
-
-    #[test]
-    fn the_sentence_has_an_estimate_where_the_rest_is_known() {
-        let slowed = Slowed { at_bytes: 4_700_000_000, before: 362_000_000, after: 85_000_000 };
-        assert_eq!(
-            slowed.sentence(Some(3_400_000_000)),
-            "slowed down at 4.38 GiB (4.70 GB): 362.0 MB/s (345.2 MiB/s) before, 85.0 MB/s (81.1 \
-             MiB/s) now; its cache is probably full; new estimate at this speed: 40.0 s to go"
-        );
-        assert!(slowed.sentence(None).ends_with("probably full"));
     }
 }

@@ -78,7 +78,10 @@ pub(crate) fn events() -> Vec<Event> {
         lab.ios(meter, 1, 9_000);
     });
     emit(Event::HeadReleased);
-    lab.events.warn("undefeated-cache", "the drive's own cache may answer for the medium");
+    emit(Event::Warning {
+        code: "undefeated-cache".to_owned(),
+        message: "the drive's own cache may answer for the medium".to_owned(),
+    });
     lab.phase(Phase::Verify, Some(IMAGE), |meter| {
         lab.ios(meter, 8_192, 2_660);
     });

@@ -15,6 +15,7 @@ use crate::digest::chunks::StoredMap;
 use crate::error::{Error, Kind, Result};
 use crate::event::capacity::Capacity;
 use crate::event::measure::{Measured, Test};
+use crate::event::notice::Notice;
 use crate::event::{
     BadRange, BlockMap, Ending, Phase, PhaseTotals, Sample, Span, Verdict, Voucher,
 };
@@ -262,6 +263,12 @@ pub struct Remark {
     pub code: String,
     /// In a sentence.
     pub message: String,
+}
+
+impl From<Notice> for Remark {
+    fn from(notice: Notice) -> Self {
+        Self { code: notice.code().to_owned(), message: notice.to_string() }
+    }
 }
 
 /// An attempt to make the medium unbootable after a failure.

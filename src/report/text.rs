@@ -13,7 +13,7 @@ use super::{runs, tests_table};
 use crate::analysis::Confidence;
 use crate::device::Geometry;
 use crate::device::facts::{Bus, Facts};
-use crate::event::{BadRange, Phase, Span, Verdict};
+use crate::event::{BadRange, Phase, Span, Verdict, notice};
 use crate::text::printable;
 use crate::units::{Bytes, MIB, Rate, brief, spoken};
 
@@ -21,7 +21,7 @@ use crate::units::{Bytes, MIB, Rate, brief, spoken};
 const RANGES: usize = 20;
 /// Notes of no use to a reader: a machine without a desktop has neither lock to take, and what
 /// was said of a slower write while it went on is a verdict by now.
-const HIDDEN: [&str; 3] = ["no-sleep-lock", "no-power-profile", "slowed-down"];
+const HIDDEN: [&str; 3] = [notice::NO_SLEEP_LOCK, notice::NO_POWER_PROFILE, notice::SLOWED_DOWN];
 /// Tests of a benchmark that have a table each.
 const TABLES: usize = 3;
 

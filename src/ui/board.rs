@@ -10,7 +10,7 @@ use super::lines::lines;
 use super::tty::TtyScreen;
 use super::view::View;
 use super::{Sink, Writer};
-use crate::event::{Event, Observer, Phase, PhaseTotals};
+use crate::event::{Event, Observer, Phase, PhaseTotals, notice};
 use crate::meter::series;
 use crate::text::printable;
 use crate::units::spoken;
@@ -217,7 +217,7 @@ fn is_of_the_image(event: &Event) -> bool {
         | Event::SourceVerdict(_)
         | Event::BlockMap(_)
         | Event::Vouched(_) => true,
-        Event::Note { code, .. } => code == "origin",
+        Event::Note { code, .. } => code == notice::ORIGIN,
         _ => false,
     }
 }

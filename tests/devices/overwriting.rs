@@ -66,11 +66,11 @@ fn every_question_shows_what_is_on_the_disk() {
     if !possible() {
         return;
     }
-    let desk = Desk::new();
+    let table = Desk::new();
     for command in COMMANDS {
-        let disk = desk.disk();
+        let disk = table.disk();
         let before = lab::sha256sum(&disk.device);
-        let words = desk.words(command, &disk.device);
+        let words = table.words(command, &disk.device);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let run = on_terminal(&words, &["wait:Type", "type:no\n"]);
         assert_eq!((run.code, run.steps_done), (3, 2), "{command:?}: {}", run.output);
@@ -86,18 +86,18 @@ fn the_new_partition_table_is_read_by_the_kernel_or_it_is_said() {
     if !possible() {
         return;
     }
-    let desk = Desk::new();
+    let table = Desk::new();
     for command in COMMANDS {
         // What is only read and written back keeps its table.
         if command.contains(&"--write-same") {
             continue;
         }
         for held in [false, true] {
-            let disk = desk.disk();
+            let disk = table.disk();
             let node = disk.partition(1);
             // Held by somebody who looks into the old partition, as a desktop does.
             let holder = held.then(|| File::open(&node).unwrap());
-            let mut words = desk.words(command, &disk.device);
+            let mut words = table.words(command, &disk.device);
             words.extend(["--yes".to_owned(), "--json".to_owned()]);
             let output = run(&words).expect(0);
             assert_eq!(output.remarked("partitions-not-reread"), held, "{command:?}: {output}");
@@ -115,7 +115,7 @@ fn a_medium_without_direct_io_is_named() {
     if !possible() {
         return;
     }
-    let desk = Desk::new();
+    let table = Desk::new();
     // ramfs has no direct I/O.
     let ram = Mount::new("none", &["-t", "ramfs"]);
     let stick = ram.at.join("stick");
@@ -125,13 +125,13 @@ fn a_medium_without_direct_io_is_named() {
             continue;
         }
         fs::write(&stick, vec![0x5a; 40 << 20]).unwrap();
-        let mut words = desk.words(command, stick.to_str().unwrap());
+        let mut words = table.words(command, stick.to_str().unwrap());
         words.extend(["--yes".to_owned(), "--json".to_owned()]);
         let output = run(&words).expect(0);
         assert!(output.remarked("no-direct-io"), "{command:?}: {output}");
     }
     let copy = ram.at.join("copy.img");
-    let output = run(&["clone", &desk.other.device, copy.to_str().unwrap(), "--json"]).expect(0);
+    let output = run(&["clone", &table.other.device, copy.to_str().unwrap(), "--json"]).expect(0);
     assert!(output.remarked("no-direct-io"), "{output}");
     let output = run(&["demo", "--keep", ram.at.join("demo").to_str().unwrap(), "--json"]);
     assert!(output.expect(0).remarked("no-direct-io"));

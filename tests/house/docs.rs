@@ -9,9 +9,16 @@ use std::process::{Command, Output};
 use mediawriter::device::facts::{Bus, Use, User};
 use mediawriter::device::policy::{Lift, Refusal};
 use mediawriter::error::Kind;
+use mediawriter::event::notice::Notice;
 use mediawriter::image::{Archive, Codec, ImageKind, VirtualDisk};
+use mediawriter::units::Rate;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::architecture::shipped;
+
+#[path = "../../src/event/notice/samples.rs"]
+mod samples;
 
 fn document(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -459,6 +466,50 @@ fn every_field_of_records_and_events_and_every_column_is_described() {
         rows(section).iter().skip(1).map(|row| row[0].trim_matches('`').to_owned()).collect();
     assert_eq!(header, columns);
     assert!(document("README.md").contains(log.lines().next().unwrap()));
+}
+
+#[test]
+fn the_table_of_notes_and_warnings_is_that_of_the_program() {
+    let page = document("docs/record.md");
+    let section = page.split("## Notes and warnings\n").nth(1).unwrap();
+    let mut documented = Vec::new();
+    for row in rows(section.split("\n## ").next().unwrap()).into_iter().skip(1) {
+        let [code, kind, when, advice] = <[String; 4]>::try_from(row).unwrap();
+        assert!(!when.is_empty(), "when is {code} told?");
+        documented.push((code, kind, advice));
+    }
+    let row = |(notice, _): (Notice, _)| {
+        let kind = if notice.is_warning() { "warning" } else { "note" };
+        let advice = notice.advice().unwrap_or("nothing");
+        (format!("`{}`", notice.code()), kind.to_owned(), advice.to_owned())
+    };
+    // Two notices of one code differ in their texts alone, so each code is here once.
+    let expected: BTreeSet<_> = samples::samples().into_iter().map(row).collect();
+    assert_eq!(documented, expected.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn every_notice_is_told_and_none_by_a_literal_code() {
+    let literal = |code: &str| {
+        let code: String = code.split_whitespace().collect();
+        let told = [".warn(\"", ".note(\"", "Warning{code:\"", "Note{code:\""];
+        told.iter().any(|start| code.contains(start))
+    };
+    assert!(literal("events\n    .warn(\n  \"slept\", why);") && literal("Note { code: \"a\""));
+    assert!(!literal("events.tell(Notice::SleptMeasuring); Event::Note { code, .. }"));
+    let mut told = String::new();
+    for source in shipped() {
+        let code = source.code();
+        assert!(!literal(&code), "{} tells by a literal code", source.path.display());
+        told.push_str(&code);
+    }
+    for (notice, _) in samples::samples() {
+        let name = format!("{notice:?}");
+        let name = name.split(|c: char| !c.is_alphanumeric()).next().unwrap();
+        // A call, or the name of a variant that is handed on.
+        let used = [" ", "(", ")", ";", ","].map(|end| format!("Notice::{name}{end}"));
+        assert!(used.iter().any(|used| told.contains(used)), "nobody tells {name}");
+    }
 }
 
 #[test]

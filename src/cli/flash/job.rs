@@ -22,6 +22,7 @@ use crate::device::BlockDevice;
 use crate::device::look::Look;
 use crate::digest::ranges::{self, Mapped};
 use crate::error::{Error, Kind as ErrorKind, Result};
+use crate::event::notice::Notice;
 use crate::event::{Event, Span, Verdict};
 use crate::flow::Transfer;
 use crate::flow::flash::{DiscardMode, Flashed, Plan, flash};
@@ -284,7 +285,7 @@ impl<'a> Job<'a> {
             _ => Ok(flashed),
         });
         let done = done.and_then(|flashed| self.finish(flashed, device, session));
-        keep(&self.image, done, |kept| session.cx.events.note("kept", kept))
+        keep(&self.image, done, |kept| session.cx.events.tell(Notice::Kept(kept)))
     }
 
     fn describe(&self, session: &Session, device: &dyn BlockDevice, plan: &Plan) {
@@ -302,26 +303,19 @@ impl<'a> Job<'a> {
         });
         let backup = self.info.table.as_ref().and_then(|table| table.backup_gpt);
         if let Some(at) = backup.filter(|at| at + 4096 < device.geometry().size) {
-            session.cx.events.note(
-                "backup-gpt-inside",
-                format!(
-                    "the image's backup partition table lies at {}, not at the end of this larger medium; \
-                     kernels and tools may say so, it boots all the same",
-                    Bytes(at)
-                ),
-            );
+            session.cx.events.tell(Notice::BackupGptInside { at });
         }
         for word in self.windows.iter().flat_map(|media| &media.words) {
-            session.cx.events.note("windows", word.clone());
+            session.cx.events.tell(Notice::Windows(word.clone()));
         }
         if let Some(map) = self.image.map() {
             session.cx.events.emit(Event::BlockMap(map.clone()));
         }
         for note in self.image.notes() {
-            session.cx.events.note("origin", note.clone());
+            session.cx.events.tell(Notice::Origin(note.clone()));
         }
         for warning in &self.warnings {
-            session.cx.events.warn("before-write", warning.clone());
+            session.cx.events.tell(Notice::BeforeWrite(warning.clone()));
         }
     }
 
