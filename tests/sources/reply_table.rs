@@ -430,7 +430,7 @@ fn run(table: &Table, rows: &Rows, row: Row, key: &str) -> &'static str {
         Command::Stream => read(&row, &[url]),
         Command::StreamMirror => read(&row, &[url, format!("{mirror}/other")]),
     };
-    rows.lock().unwrap().remove(key);
+    // The row stays: a connection that was given up may still send its request.
     match end {
         // What a digest was to prove is compared with it by whoever asked for it.
         End::Whole(bytes) | End::MaybePart(bytes) if row.proven => {
